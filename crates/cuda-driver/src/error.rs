@@ -1,0 +1,148 @@
+//! Driver errors: code, symbolic name, call, device.
+
+use crate::{Call, DeviceId};
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $symbol:literal;)*) => {
+        impl ErrorCode {
+            $($(#[$doc])* pub const $name: Self = Self($code);)*
+
+            /// The symbolic name, such as `CUDA_ERROR_INVALID_VALUE`; newer codes than this table have none.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 { $($code => Some($symbol),)* _ => None }
+            }
+        }
+    };
+}
+
+/// A result code of the driver, as the plain number: a newer driver may return codes that no table knows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct ErrorCode(pub u32);
+
+codes! {
+    /// A parameter is out of its range, or a graph can't be launched again.
+    INVALID_VALUE = 1, "CUDA_ERROR_INVALID_VALUE";
+    /// No memory of the kind asked for is left.
+    OUT_OF_MEMORY = 2, "CUDA_ERROR_OUT_OF_MEMORY";
+    /// The driver is not initialised, or this process is a fork of one that did so.
+    NOT_INITIALIZED = 3, "CUDA_ERROR_NOT_INITIALIZED";
+    /// The driver is shutting down: the process ends.
+    DEINITIALIZED = 4, "CUDA_ERROR_DEINITIALIZED";
+    /// No device that this driver can use.
+    NO_DEVICE = 100, "CUDA_ERROR_NO_DEVICE";
+    /// The device ordinal does not exist.
+    INVALID_DEVICE = 101, "CUDA_ERROR_INVALID_DEVICE";
+    /// The kernel image is not valid for this device.
+    INVALID_IMAGE = 200, "CUDA_ERROR_INVALID_IMAGE";
+    /// The context is not valid (not current, or destroyed).
+    INVALID_CONTEXT = 201, "CUDA_ERROR_INVALID_CONTEXT";
+    /// An uncorrectable memory error on the device. Sticky.
+    ECC_UNCORRECTABLE = 214, "CUDA_ERROR_ECC_UNCORRECTABLE";
+    /// Direct peer access is not possible between these devices.
+    PEER_ACCESS_UNSUPPORTED = 217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED";
+    /// The PTX is newer than the driver knows, or can't be compiled.
+    UNSUPPORTED_PTX_VERSION = 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
+    /// The handle names nothing, or an object of another context.
+    INVALID_HANDLE = 400, "CUDA_ERROR_INVALID_HANDLE";
+    /// A named symbol (a kernel) was not found.
+    NOT_FOUND = 500, "CUDA_ERROR_NOT_FOUND";
+    /// Asynchronous work is not finished yet. An answer rather than an error.
+    NOT_READY = 600, "CUDA_ERROR_NOT_READY";
+    /// A kernel touched an address it may not. Sticky.
+    ILLEGAL_ADDRESS = 700, "CUDA_ERROR_ILLEGAL_ADDRESS";
+    /// A launch asked for more threads, registers or shared memory than there are.
+    LAUNCH_OUT_OF_RESOURCES = 701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES";
+    /// A kernel ran too long. Sticky.
+    LAUNCH_TIMEOUT = 702, "CUDA_ERROR_LAUNCH_TIMEOUT";
+    /// A device-side assertion failed. Sticky.
+    ASSERT = 710, "CUDA_ERROR_ASSERT";
+    /// A kernel touched a misaligned address. Sticky.
+    MISALIGNED_ADDRESS = 716, "CUDA_ERROR_MISALIGNED_ADDRESS";
+    /// A kernel failed for another reason. Sticky.
+    LAUNCH_FAILED = 719, "CUDA_ERROR_LAUNCH_FAILED";
+    /// The call is not permitted here.
+    NOT_PERMITTED = 800, "CUDA_ERROR_NOT_PERMITTED";
+    /// The device or the driver can't do this.
+    NOT_SUPPORTED = 801, "CUDA_ERROR_NOT_SUPPORTED";
+    /// The operation is not permitted while a stream is capturing.
+    STREAM_CAPTURE_UNSUPPORTED = 900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    /// The capture was invalidated by an earlier error.
+    STREAM_CAPTURE_INVALIDATED = 901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    /// The operation would merge two captures.
+    STREAM_CAPTURE_MERGE = 902, "CUDA_ERROR_STREAM_CAPTURE_MERGE";
+    /// The capture was not begun on this stream.
+    STREAM_CAPTURE_UNMATCHED = 903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED";
+    /// A stream that joined the capture was not joined back to its origin.
+    STREAM_CAPTURE_UNJOINED = 904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
+    /// A dependency would cross the border of the capture.
+    STREAM_CAPTURE_ISOLATION = 905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION";
+    /// An implicit dependency on the legacy stream would enter the capture.
+    STREAM_CAPTURE_IMPLICIT = 906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT";
+    /// The event was recorded in a capture: it can't be queried or waited for outside.
+    CAPTURED_EVENT = 907, "CUDA_ERROR_CAPTURED_EVENT";
+    /// The capture was begun by another thread.
+    STREAM_CAPTURE_WRONG_THREAD = 908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD";
+    /// An unknown error.
+    UNKNOWN = 999, "CUDA_ERROR_UNKNOWN";
+}
+
+impl ErrorCode {
+    /// True for codes after which the context is dead: every later call returns the same one.
+    #[must_use]
+    pub const fn is_sticky(self) -> bool {
+        matches!(self.0, 214 | 220 | 700 | 702 | 710 | 714..=719)
+    }
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{name} [{}]", self.0),
+            None => write!(f, "CUDA error [{}]", self.0),
+        }
+    }
+}
+
+/// A driver call that did not succeed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct CudaError {
+    /// The driver's code.
+    pub code: ErrorCode,
+    /// The call that returned it.
+    pub call: Call,
+    /// The device that the call was made for; `None` for calls that concern none.
+    pub device: Option<DeviceId>,
+}
+
+impl CudaError {
+    /// An error of `call` on `device`.
+    #[must_use]
+    pub const fn new(code: ErrorCode, call: Call, device: Option<DeviceId>) -> Self {
+        Self { code, call, device }
+    }
+}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} returned {}", self.call, self.code)?;
+        match self.device {
+            Some(device) => write!(f, " on {device}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for CudaError {}
+
+/// The result of a driver call.
+pub type CudaResult<T> = Result<T, CudaError>;

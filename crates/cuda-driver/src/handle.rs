@@ -1,0 +1,68 @@
+//! Plain handles: integers with a type, copied freely, proving nothing about the object they name.
+
+use std::fmt;
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        pub struct $name(pub u64);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:#x})"), self.0)
+            }
+        }
+    )* };
+}
+
+handles! {
+    /// A stream, as the driver names it. Raw values are reused after destruction.
+    RawStream;
+    /// An event, as the driver names it. Raw values are reused after destruction.
+    RawEvent;
+    /// A stream-ordered memory pool.
+    RawPool;
+    /// A loaded module.
+    RawModule;
+    /// A function of a loaded module.
+    RawFunction;
+    /// A graph: nodes and dependencies, not yet executable.
+    RawGraph;
+    /// An executable graph.
+    RawGraphExec;
+}
+
+/// The ordinal of a device among those the driver enumerates, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct DeviceId(pub u32);
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device {}", self.0)
+    }
+}
+
+/// An address in device memory. The host never dereferences it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct DevicePtr(pub u64);
+
+impl DevicePtr {
+    /// The null address: what a zero-length buffer has.
+    pub const NULL: Self = Self(0);
+
+    /// The address `bytes` further on; `None` when it does not fit 64 bits.
+    #[must_use]
+    pub fn checked_add(self, bytes: u64) -> Option<Self> {
+        self.0.checked_add(bytes).map(Self)
+    }
+}
+
+impl fmt::Debug for DevicePtr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DevicePtr({:#x})", self.0)
+    }
+}

@@ -1,0 +1,458 @@
+//! Kernels: one declaration serves hardware (a PTX image) and simulated devices (a Rust model).
+
+use crate::{
+    Argument, Arguments, CudaResult, DeviceId, DeviceProperties, ModelError, ModelLaunch,
+    RawFunction, RawModule, RawStream,
+};
+use smallvec::SmallVec;
+
+/// How a kernel uses the memory behind one of its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Only read.
+    Read,
+    /// Only written; every byte of the declared region is.
+    Write,
+    /// Read and written.
+    ReadWrite,
+}
+
+impl Access {
+    /// Whether earlier contents matter.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        !matches!(self, Self::Write)
+    }
+
+    /// Whether contents change.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read)
+    }
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// An address of elements of `element_bytes` bytes, used at most as `access` says.
+    Pointer {
+        /// The widest use that any launch makes of the memory.
+        access: Access,
+        /// Size of one element, in bytes.
+        element_bytes: usize,
+    },
+    /// A value of so many bytes.
+    Scalar {
+        /// Size of the value, in bytes.
+        bytes: usize,
+    },
+}
+
+impl Param {
+    /// A parameter that points to elements of type `T`.
+    #[must_use]
+    pub const fn pointer<T>(access: Access) -> Self {
+        Self::Pointer {
+            access,
+            element_bytes: size_of::<T>(),
+        }
+    }
+
+    /// A parameter that is a value of type `T`.
+    #[must_use]
+    pub const fn scalar<T>() -> Self {
+        Self::Scalar {
+            bytes: size_of::<T>(),
+        }
+    }
+}
+
+/// A rectangle of bytes that one launch touches behind one parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Position of the parameter.
+    pub param: usize,
+    /// What the launch does there.
+    pub access: Access,
+    /// Offset of the first byte from the argument's address, in bytes.
+    pub offset_bytes: i64,
+    /// Bytes of one row.
+    pub width_bytes: u64,
+    /// Distance between the starts of two rows, in bytes.
+    pub pitch_bytes: u64,
+    /// Number of rows.
+    pub rows: u64,
+}
+
+/// The memory that one launch touches, worked out from its arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    regions: SmallVec<[Region; 4]>,
+}
+
+impl Footprint {
+    /// Adds `bytes` bytes from the argument's address on. Nothing is added for 0 bytes.
+    pub fn contiguous(&mut self, param: usize, access: Access, bytes: u64) {
+        self.region(Region {
+            param,
+            access,
+            offset_bytes: 0,
+            width_bytes: bytes,
+            pitch_bytes: bytes,
+            rows: 1,
+        });
+    }
+
+    /// Adds a rectangle. Nothing is added for an empty one.
+    pub fn region(&mut self, region: Region) {
+        if region.width_bytes > 0 && region.rows > 0 {
+            self.regions.push(region);
+        }
+    }
+
+    /// What was added, in order.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+}
+
+/// A kernel: name, parameters, what a launch touches, and a model of it in Rust.
+///
+/// ```
+/// use cuda_driver::{Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, Param};
+///
+/// // out[i] = a * x[i] for i in 0..n
+/// fn footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+///     let bytes = 4 * u64::from(args.scalar::<u32>(0)?);
+///     touched.contiguous(2, Access::Write, bytes);
+///     touched.contiguous(3, Access::Read, bytes);
+///     Some(())
+/// }
+/// fn model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+///     let a = launch.scalar::<f32>(1)?;
+///     let (out, x) = (launch.take_write::<f32>(2)?, launch.take_read::<f32>(3)?);
+///     out.iter_mut().zip(x).for_each(|(out, x)| *out = a * x);
+///     Ok(())
+/// }
+/// // SAFETY: there is no image that could differ from the model.
+/// static SCALE: KernelDeclaration = unsafe {
+///     KernelDeclaration::new(
+///         "scale",
+///         &[
+///             Param::scalar::<u32>(),
+///             Param::scalar::<f32>(),
+///             Param::pointer::<f32>(Access::Write),
+///             Param::pointer::<f32>(Access::Read),
+///         ],
+///         footprint,
+///         model,
+///     )
+/// };
+/// assert_eq!(SCALE.name(), "scale");
+/// ```
+#[derive(Debug)]
+pub struct KernelDeclaration {
+    name: &'static str,
+    params: &'static [Param],
+    footprint: FootprintFn,
+    model: ModelFn,
+    flops: FlopsFn,
+}
+
+/// Adds what a launch touches; `None` when the arguments don't fit the parameters.
+pub type FootprintFn = fn(&Arguments<'_>, &mut Footprint) -> Option<()>;
+/// Does what the kernel does.
+pub type ModelFn = fn(&mut ModelLaunch<'_>) -> Result<(), ModelError>;
+/// Floating-point operations of a launch, for modelled time.
+pub type FlopsFn = fn(&Arguments<'_>) -> f64;
+
+impl KernelDeclaration {
+    /// Declares a kernel.
+    ///
+    /// # Safety
+    /// The function `name` of every image that this declaration is loaded with has these parameters, touches
+    /// no memory but what `footprint` adds for its arguments, and uses it no more than the regions say.
+    #[must_use]
+    pub const unsafe fn new(
+        name: &'static str,
+        params: &'static [Param],
+        footprint: FootprintFn,
+        model: ModelFn,
+    ) -> Self {
+        Self {
+            name,
+            params,
+            footprint,
+            model,
+            flops: |_| 0.0,
+        }
+    }
+
+    /// Adds the number of floating-point operations of a launch, for modelled time.
+    #[must_use]
+    pub const fn with_flops(mut self, flops: FlopsFn) -> Self {
+        self.flops = flops;
+        self
+    }
+
+    /// The entry name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The parameters, in order.
+    #[must_use]
+    pub const fn params(&self) -> &'static [Param] {
+        self.params
+    }
+
+    /// What a launch with these arguments touches.
+    ///
+    /// # Errors
+    /// [`LaunchError`] when the arguments don't fit the parameters, or when the declaration contradicts itself.
+    pub fn footprint(&self, args: &[Argument]) -> Result<Footprint, LaunchError> {
+        let kernel = self.name;
+        if args.len() != self.params.len() {
+            return Err(LaunchError::ArgumentCount {
+                kernel,
+                expected: self.params.len(),
+                given: args.len(),
+            });
+        }
+        for (index, (arg, param)) in args.iter().zip(self.params).enumerate() {
+            let fits = match (arg, param) {
+                (Argument::Pointer(_), Param::Pointer { .. }) => true,
+                (Argument::Scalar(value), Param::Scalar { bytes }) => {
+                    value.as_bytes().len() == *bytes
+                }
+                _ => false,
+            };
+            if !fits {
+                return Err(LaunchError::ArgumentType { kernel, index });
+            }
+        }
+        let mut touched = Footprint::default();
+        (self.footprint)(&Arguments(args), &mut touched)
+            .ok_or(LaunchError::Declaration { kernel })?;
+        for region in touched.regions() {
+            let allowed = match self.params.get(region.param) {
+                Some(Param::Pointer { access, .. }) => {
+                    *access == Access::ReadWrite || *access == region.access
+                }
+                _ => false,
+            };
+            if !allowed {
+                return Err(LaunchError::Declaration { kernel });
+            }
+        }
+        Ok(touched)
+    }
+
+    /// Runs the model.
+    ///
+    /// # Errors
+    /// What the model reports.
+    pub fn run_model(&self, launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+        (self.model)(launch)
+    }
+
+    /// Floating-point operations of a launch with these arguments.
+    #[must_use]
+    pub fn flops(&self, args: &[Argument]) -> f64 {
+        (self.flops)(&Arguments(args))
+    }
+}
+
+/// A module: the kernels it declares and, for hardware, the image that holds them.
+#[derive(Debug)]
+pub struct ModuleImage {
+    /// A name for reports.
+    pub name: &'static str,
+    /// PTX text; `None` for modules that only simulated devices can load.
+    pub ptx: Option<&'static str>,
+    /// What the module declares.
+    pub kernels: &'static [KernelDeclaration],
+}
+
+/// Grid, block and shared memory of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaunchConfig {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchConfig {
+    /// One thread for each of `count` elements in blocks of 256; one block for no elements.
+    ///
+    /// # Errors
+    /// [`LaunchError::Grid`] when there are more than 2^31 - 1 blocks.
+    pub fn for_elements(count: usize) -> Result<Self, LaunchError> {
+        let blocks = count.div_ceil(256).max(1);
+        let x = u32::try_from(blocks)
+            .ok()
+            .filter(|&x| x <= i32::MAX as u32)
+            .ok_or(LaunchError::Grid {
+                axis: 'x',
+                blocks: blocks as u64,
+                max: i32::MAX as u32,
+            })?;
+        Ok(Self {
+            grid: [x, 1, 1],
+            block: [256, 1, 1],
+            shared_bytes: 0,
+        })
+    }
+
+    /// Checks the configuration against the limits of a device.
+    ///
+    /// # Errors
+    /// [`LaunchError::Grid`], [`LaunchError::Block`] or [`LaunchError::Shared`] with the limit.
+    pub fn check(&self, device: &DeviceProperties) -> Result<(), LaunchError> {
+        for (axis, blocks, max) in [
+            ('x', self.grid[0], i32::MAX as u32),
+            ('y', self.grid[1], 65_535),
+            ('z', self.grid[2], 65_535),
+        ] {
+            if blocks == 0 || blocks > max {
+                return Err(LaunchError::Grid {
+                    axis,
+                    blocks: blocks.into(),
+                    max,
+                });
+            }
+        }
+        let threads = self.block.iter().map(|&n| u64::from(n)).product::<u64>();
+        if threads == 0 || threads > device.max_block_threads.into() || self.block[2] > 64 {
+            return Err(LaunchError::Block {
+                block: self.block,
+                max: device.max_block_threads,
+            });
+        }
+        if self.shared_bytes > device.shared_bytes_per_block {
+            return Err(LaunchError::Shared {
+                bytes: self.shared_bytes,
+                max: device.shared_bytes_per_block,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A launch that the driver must not see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// Too few or too many arguments.
+    #[error("kernel {kernel} takes {expected} arguments, not {given}")]
+    ArgumentCount {
+        /// The kernel.
+        kernel: &'static str,
+        /// Number of its parameters.
+        expected: usize,
+        /// Number of arguments.
+        given: usize,
+    },
+    /// A scalar where an address is due, the reverse, or a scalar of another size.
+    #[error("argument {index} of kernel {kernel} does not fit its parameter")]
+    ArgumentType {
+        /// The kernel.
+        kernel: &'static str,
+        /// Position of the argument, from 0.
+        index: usize,
+    },
+    /// The declaration's footprint does not fit its own parameters.
+    #[error("kernel {kernel} declares a footprint that its parameters don't allow")]
+    Declaration {
+        /// The kernel.
+        kernel: &'static str,
+    },
+    /// An axis of the grid is empty or too long.
+    #[error("a grid of {blocks} blocks in {axis} is not launchable: 1 to {max} are")]
+    Grid {
+        /// The axis.
+        axis: char,
+        /// Blocks asked for.
+        blocks: u64,
+        /// Blocks possible.
+        max: u32,
+    },
+    /// The block is empty or has too many threads.
+    #[error("a block of {block:?} threads is not launchable: at most {max} threads, 64 in z")]
+    Block {
+        /// Threads in x, y, z.
+        block: [u32; 3],
+        /// Threads possible.
+        max: u32,
+    },
+    /// More shared memory than a block has without asking for more.
+    #[error("{bytes} bytes of shared memory per block, but the device gives {max}")]
+    Shared {
+        /// Bytes asked for.
+        bytes: u32,
+        /// Bytes possible.
+        max: u32,
+    },
+}
+
+/// Modules, functions and launches.
+pub trait Kernels {
+    /// Loads a module.
+    ///
+    /// # Errors
+    /// `INVALID_IMAGE` or `UNSUPPORTED_PTX_VERSION`; forbidden in a capture.
+    fn module_load(&self, device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule>;
+
+    /// Unloads a module. Forbidden in a capture.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE` when the handle names no module.
+    ///
+    /// # Safety
+    /// No launch of its functions is queued or running, and none follows.
+    unsafe fn module_unload(&self, device: DeviceId, module: RawModule) -> CudaResult<()>;
+
+    /// The function of a module by its entry name.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when the module has none of this name.
+    fn module_function(
+        &self,
+        device: DeviceId,
+        module: RawModule,
+        name: &'static str,
+    ) -> CudaResult<RawFunction>;
+
+    /// Queues a launch.
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` for a bad configuration or arguments.
+    ///
+    /// # Safety
+    /// The arguments fit the function's parameters; the memory its footprint names is allocated at that point of
+    /// the stream, and the launch is ordered with other uses of it.
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        function: RawFunction,
+        config: &LaunchConfig,
+        stream: RawStream,
+        args: &[Argument],
+    ) -> CudaResult<()>;
+
+    /// Queues a call of a host function, which must not call the driver. In a capture it runs at every replay.
+    ///
+    /// # Errors
+    /// The driver's own.
+    fn launch_host_function(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+        function: std::sync::Arc<dyn Fn() + Send + Sync>,
+    ) -> CudaResult<()>;
+}
