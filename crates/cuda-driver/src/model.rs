@@ -194,6 +194,7 @@ mod tests {
             Err(ModelError::Memory { param: 0 })
         );
         launch.take_write::<u32>(1).unwrap()[1] = 9;
+        drop(launch);
         assert_eq!(write, [0, 9]);
     }
 
