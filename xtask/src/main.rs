@@ -1,0 +1,96 @@
+//! The workspace's own commands: its checks, and what this machine offers.
+//!
+//! `cargo xtask help` lists them. Each command is one module. A command that cannot do its
+//! work says why and exits with [`Failure::CANNOT`], so that a script never takes "nothing
+//! was run" for "all was well".
+
+#![forbid(unsafe_code)]
+
+mod ci;
+mod doctests;
+mod doctor;
+mod failure;
+mod invocation;
+mod loom;
+mod miri;
+mod readme;
+mod report;
+mod sanitize;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  ci                        every check that needs no special tool: format, clippy, docs, the
+                            README's commands, doctests, the book
+  sanitize [address|thread] tests under AddressSanitizer and ThreadSanitizer (nightly)
+  miri                      tests of the host-only crates under Miri (nightly)
+  loom                      tests that are written for loom
+  doctor                    what this machine offers, and what will be simulated
+  help                      this text
+
+exit codes: 0 all was run and passed, 1 a check failed, 2 wrong usage,
+            3 the command could not do its work, or not all of it";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<(), Failure> {
+    match words {
+        ["ci"] => ci::run(),
+        ["sanitize"] => sanitize::run(&sanitize::ALL),
+        ["sanitize", name] => sanitize::run(&[sanitize::Sanitizer::from_name(name)?]),
+        ["miri"] => miri::run(),
+        ["loom"] => loom::run(),
+        ["doctor"] => doctor::run(),
+        ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        [] => Err(Failure::Usage(format!("a command is missing\n\n{HELP}"))),
+        other => Err(Failure::Usage(format!(
+            "unknown command `{}`\n\n{HELP}",
+            other.join(" ")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_usage_errors() {
+        for words in [&[][..], &["cy"], &["ci", "fast"], &["sanitize", "memory"]] {
+            assert!(
+                matches!(dispatch(words), Err(Failure::Usage(_))),
+                "{words:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn help_names_every_command() {
+        for command in ["ci", "sanitize", "miri", "loom", "doctor", "help"] {
+            assert!(
+                HELP.lines()
+                    .any(|line| line.trim_start().starts_with(command)),
+                "{command}"
+            );
+        }
+    }
+}
