@@ -1,0 +1,58 @@
+//! The chapters of the book and the README as doctests. Nothing else is in this crate.
+//!
+//! A chapter that is missing here is found by a test:
+//!
+//! ```
+//! assert!(carve_book::CHAPTERS.contains(&"introduction.md"));
+//! ```
+
+#![forbid(unsafe_code)]
+
+macro_rules! chapters {
+    ($($name:ident $file:literal),* $(,)?) => {
+        /// The files of the chapters, whose snippets are tested.
+        pub const CHAPTERS: &[&str] = &[$($file),*];
+
+        $(#[cfg(doctest)]
+        #[doc = include_str!($file)]
+        mod $name {})*
+    };
+}
+
+chapters! {
+    introduction "introduction.md",
+    vocabulary "vocabulary.md",
+    hardware "hardware.md",
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
+#[cfg(test)]
+mod tests {
+    use super::CHAPTERS;
+
+    /// Files that the summary links to.
+    fn linked() -> Vec<&'static str> {
+        let summary = include_str!("SUMMARY.md");
+        let parts = summary.split("](").skip(1);
+        parts.filter_map(|rest| rest.split(')').next()).collect()
+    }
+
+    #[test]
+    fn every_chapter_of_the_summary_is_tested_and_no_other() {
+        assert_eq!(linked(), CHAPTERS);
+    }
+
+    #[test]
+    fn every_file_is_a_chapter() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let known = CHAPTERS.contains(&name.as_str())
+                || ["lib.rs", "SUMMARY.md"].contains(&name.as_str());
+            assert!(known, "{name} is in docs/src but not in the summary");
+        }
+    }
+}
