@@ -1,9 +1,9 @@
 //! `cargo xtask ci`: the checks that need nothing but the workspace's own toolchain, cheap
 //! ones first.
 
-use crate::doctests;
 use crate::doctor;
 use crate::failure::Failure;
+use crate::harness;
 use crate::invocation::Invocation;
 use crate::readme::Promises;
 use crate::report::{Report, again};
@@ -71,7 +71,7 @@ fn test(line: &Invocation, packages: &[Package]) -> Result<(), Failure> {
     if !passed {
         return Err(again("tests and doctests", line));
     }
-    let counts = doctests::passed_by_crate(&output);
+    let counts = harness::doctests_passed(&output);
     println!("    doctests by crate: {counts:?}");
     let libraries = packages
         .iter()

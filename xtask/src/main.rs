@@ -7,9 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod ci;
-mod doctests;
 mod doctor;
 mod failure;
+mod harness;
 mod invocation;
 mod loom;
 mod miri;

@@ -1,9 +1,9 @@
-//! Reads from the output of `cargo test` how many doctests of each crate ran.
+//! Reads from the output of `cargo test` how many tests ran, and how many doctests of each crate.
 
 use std::collections::BTreeMap;
 
 /// Doctests that passed, by crate as rustdoc names it (with underscores).
-pub(crate) fn passed_by_crate(output: &str) -> BTreeMap<String, usize> {
+pub(crate) fn doctests_passed(output: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let mut current: Option<&str> = None;
     for line in output.lines() {
@@ -19,6 +19,14 @@ pub(crate) fn passed_by_crate(output: &str) -> BTreeMap<String, usize> {
         }
     }
     counts
+}
+
+/// Tests of every kind that passed.
+pub(crate) fn tests_passed(output: &str) -> usize {
+    output
+        .lines()
+        .filter_map(|line| passed_in_summary(line.trim()))
+        .sum()
 }
 
 /// `test result: ok. 5 passed; 0 failed; ...` gives 5.
@@ -54,9 +62,20 @@ test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn counts_only_doctests_that_ran() {
-        let counts = passed_by_crate(OUTPUT);
+        let counts = doctests_passed(OUTPUT);
         assert_eq!(counts.len(), 2);
         assert_eq!(counts["space_core"], 3);
         assert_eq!(counts["space_arena"], 0);
+        assert_eq!(tests_passed(OUTPUT), 12);
+    }
+
+    #[test]
+    fn an_empty_run_counts_no_tests() {
+        let empty = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out";
+        assert_eq!(tests_passed(empty), 0);
+        assert_eq!(
+            tests_passed("test result: FAILED. 3 passed; 1 failed; 0 ignored"),
+            0
+        );
     }
 }
