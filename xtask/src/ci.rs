@@ -29,6 +29,11 @@ pub(crate) fn run() -> Result<(), Failure> {
         let clippy = clippy.args(["--features", features.as_str()]).args(strict);
         report.command("clippy, all features", &clippy)?;
     }
+    for package in packages.iter().filter(|package| package.has_defaults()) {
+        let name = &package.name;
+        let clippy = Invocation::new("cargo clippy --lib --no-default-features -p").arg(name);
+        report.command(&format!("clippy, bare {name}"), &clippy.args(strict))?;
+    }
 
     let docs =
         Invocation::new("cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings");

@@ -21,6 +21,15 @@ pub(crate) struct Package {
     pub(crate) doctested_library: Option<String>,
 }
 
+impl Package {
+    /// Whether leaving out the default features changes anything.
+    pub(crate) fn has_defaults(&self) -> bool {
+        self.features
+            .iter()
+            .any(|(name, enabled)| name == "default" && !enabled.is_empty())
+    }
+}
+
 /// The folder that holds the workspace's manifest.
 pub(crate) fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -115,7 +124,7 @@ mod tests {
         {"name": "tool", "manifest_path": "/w/tool/Cargo.toml", "features": {},
          "targets": [{"name": "tool", "kind": ["bin"], "doctest": false}]},
         {"name": "cuda-driver", "manifest_path": "/w/crates/cuda-driver/Cargo.toml",
-         "features": {"cuda": [], "default": [], "extra": ["other/cuda"], "trace": []},
+         "features": {"cuda": [], "default": ["trace"], "extra": ["other/cuda"], "trace": []},
          "targets": [{"name": "cuda_driver", "kind": ["lib"], "doctest": true}]}
     ]}"#;
 
@@ -129,6 +138,7 @@ mod tests {
             Some("cuda_driver")
         );
         assert_eq!(packages[1].doctested_library, None);
+        assert!(packages[0].has_defaults() && !packages[1].has_defaults());
     }
 
     #[test]
