@@ -1,0 +1,438 @@
+//! The one place where bytes are taken and given back.
+
+use std::{
+    alloc::Layout,
+    cell::Cell,
+    fmt,
+    num::NonZero,
+    ops::Range,
+    ptr::NonNull,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::{
+    Alignment, AllocError, Epoch, Family, Frame, Mark, Parts, bump, lend::LenderRef,
+    space::Checkpoint,
+};
+
+/// The state of an arena: how much of a run of bytes is taken.
+///
+/// This is what an arena type owns and what its frames share; `space-arena` has the arena that
+/// goes with it. It only ever does arithmetic, and it cannot be shared between threads.
+///
+/// The cursor moves down from the end of the bytes, which saves a compare at each carve. Nothing
+/// that callers see depends on it: an `offset` counts the bytes taken.
+pub struct Cursor<F: Family> {
+    /// Bytes below the cursor, not taken yet. At most `capacity`.
+    left: Cell<usize>,
+    /// `!(alignment - 1)`.
+    clear: usize,
+    /// Address of the origin, a multiple of `alignment.max()`.
+    base: Base,
+    /// The least `left` that was seen when bytes were given back: the watermark, folded lazily.
+    lowest: Cell<usize>,
+    /// What all carves share. `None` exactly when there is a lender.
+    region: Option<F::Region>,
+    /// Where a frame over a space that is not an arena gets its blocks. Then `capacity` is 0.
+    lender: Option<LenderRef<F>>,
+    /// Bytes above the origin. A multiple of `alignment.max()`.
+    capacity: usize,
+    alignment: Alignment,
+    epoch: Cell<u64>,
+    id: u64,
+}
+
+/// The address of an origin.
+#[derive(Clone, Copy)]
+struct Base(NonNull<u8>);
+
+// SAFETY: A pointer to bytes that the cursor alone hands out, by carves whose own types say what
+// may cross threads. The address is never used by two threads at once: `Cursor` is not `Sync`.
+unsafe impl Send for Base {}
+
+/// The source of arena identities.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl<F: Family> Cursor<F> {
+    /// A cursor over the parts of a slab, and what keeps them alive.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::SlabTooSmall`] if the slab ends before the first multiple of
+    /// `alignment.max()`.
+    ///
+    /// # Safety
+    ///
+    /// `parts` are what a [`Slab`](crate::Slab) yielded. The owner, where one is returned, is kept
+    /// until the cursor is dropped.
+    pub unsafe fn new<O>(
+        parts: Parts<F, O>,
+        alignment: Alignment,
+    ) -> Result<(Self, O), AllocError> {
+        let Parts {
+            base,
+            bytes,
+            region,
+            owner,
+        } = parts;
+        let origin = bump::origin(base.addr().get(), bytes, alignment.max()).map_err(|pad| {
+            AllocError::SlabTooSmall {
+                slab_bytes: bytes,
+                pad_bytes: pad,
+                align: alignment.max(),
+            }
+        })?;
+        let cursor = Self {
+            left: Cell::new(origin.capacity),
+            clear: !(alignment.alignment() - 1),
+            base: Base(offset(base, origin.pad)),
+            lowest: Cell::new(origin.capacity),
+            region: Some(region),
+            lender: None,
+            capacity: origin.capacity,
+            alignment,
+            epoch: Cell::new(0),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        };
+        Ok((cursor, owner))
+    }
+
+    /// A cursor without bytes, whose carves are blocks that `lender` keeps.
+    pub(crate) fn lent(lender: LenderRef<F>) -> Self {
+        Self {
+            left: Cell::new(0),
+            clear: !0,
+            base: Base(NonNull::dangling()),
+            lowest: Cell::new(0),
+            region: None,
+            lender: Some(lender),
+            capacity: 0,
+            alignment: Alignment::default(),
+            epoch: Cell::new(0),
+            id: u64::MAX,
+        }
+    }
+
+    /// The frame of everything that follows: carves through it borrow the cursor exclusively.
+    #[inline]
+    pub fn frame(&mut self) -> Frame<'_, F> {
+        Frame::over(self)
+    }
+
+    /// Bytes taken, each carve's padding included.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.capacity - self.left.get()
+    }
+
+    /// Bytes that can be taken in all: the slab less the pads of its ends.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes not taken yet.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.left.get()
+    }
+
+    /// The largest offset ever reached. It survives resets.
+    #[inline]
+    pub fn watermark(&self) -> usize {
+        self.capacity - self.lowest.get().min(self.left.get())
+    }
+
+    /// How often the cursor was reset.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.get())
+    }
+
+    /// Where carves start.
+    #[inline]
+    pub fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    /// Address of the origin, and of all bytes above it. For a device, a number.
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base.0
+    }
+
+    /// What all carves share; `None` in a frame over a space that is not an arena.
+    #[inline]
+    pub fn region(&self) -> Option<&F::Region> {
+        self.region.as_ref()
+    }
+
+    /// A snapshot of the offset.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            arena: self.id,
+            epoch: self.epoch(),
+            left: self.left.get(),
+            capacity: self.capacity,
+        }
+    }
+
+    /// Gives back everything taken since `mark`.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::MarkOfOtherArena`], [`AllocError::StaleMark`] and
+    /// [`AllocError::MarkAboveOffset`]; nothing changes then.
+    #[inline]
+    pub fn retract(&mut self, mark: Mark) -> Result<(), AllocError> {
+        // One branch for three rare answers.
+        let (id, epoch, left) = (self.id, self.epoch.get(), self.left.get());
+        if (mark.arena != id) | (mark.epoch.0 != epoch) | (mark.left < left) {
+            return Err(self.refuse(mark));
+        }
+        // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
+        unsafe { self.give_back(mark.left) };
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, mark: Mark) -> AllocError {
+        if mark.arena != self.id {
+            AllocError::MarkOfOtherArena {
+                mark: mark.arena,
+                arena: self.id,
+            }
+        } else if mark.epoch != self.epoch() {
+            AllocError::StaleMark {
+                mark: mark.epoch,
+                now: self.epoch(),
+            }
+        } else {
+            AllocError::MarkAboveOffset {
+                mark_bytes: mark.offset(),
+                offset_bytes: self.offset(),
+            }
+        }
+    }
+
+    /// Gives everything back and begins the next epoch: marks taken before are stale.
+    #[inline]
+    pub fn reset(&mut self) {
+        // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
+        unsafe { self.give_back(self.capacity) };
+        self.epoch.set(self.epoch.get() + 1);
+    }
+
+    /// Takes `len` elements of `T`.
+    #[inline(always)]
+    pub(crate) fn carve<T>(&self, len: usize) -> Result<F::Place, AllocError> {
+        match bump::carve_elements::<T>(self.left.get(), len, self.clear) {
+            Some(left) => self.take(left, len * size_of::<T>()),
+            None => self.carve_slowly(len, size_of::<T>(), align_of::<T>()),
+        }
+    }
+
+    /// Takes the bytes of `layout`.
+    #[inline]
+    pub(crate) fn carve_layout(&self, layout: Layout) -> Result<F::Place, AllocError> {
+        if layout.size() != 0 && layout.align() <= bump::FAST_ALIGN {
+            let (bytes, align) = (layout.size(), layout.align());
+            if let Some(left) = bump::carve_bytes(self.left.get(), bytes, align, self.clear) {
+                return self.take(left, bytes);
+            }
+        }
+        self.carve_slowly(layout.size(), 1, layout.align())
+    }
+
+    /// What the fast path leaves: lent blocks, empty and over-aligned requests, and errors.
+    #[cold]
+    #[inline(never)]
+    fn carve_slowly(&self, len: usize, size: usize, align: usize) -> Result<F::Place, AllocError> {
+        let overflow = AllocError::SizeOverflow {
+            len,
+            elem_size: size,
+        };
+        let Some(bytes) = len.checked_mul(size) else {
+            return Err(overflow);
+        };
+        let Ok(layout) = Layout::from_size_align(bytes, align) else {
+            return Err(overflow);
+        };
+        if let Some(lender) = &self.lender {
+            return lender.get().lend(layout);
+        }
+        if bytes == 0 {
+            return self.claim_nothing(align);
+        }
+        if align > self.alignment.max() {
+            return Err(AllocError::BadAlign {
+                requested: align,
+                max: self.alignment.max(),
+            });
+        }
+        match bump::carve_bytes(self.left.get(), bytes, align, self.clear) {
+            Some(left) => self.take(left, bytes),
+            None => Err(AllocError::OutOfCapacity {
+                wanted_bytes: bytes,
+                align: align.max(self.alignment.alignment()),
+                remaining_bytes: self.left.get(),
+                capacity_bytes: self.capacity,
+            }),
+        }
+    }
+
+    /// Moves the cursor down to `left`, after the family has agreed.
+    #[inline(always)]
+    fn take(&self, left: usize, bytes: usize) -> Result<F::Place, AllocError> {
+        // SAFETY: A lent cursor has no capacity, so no carve from it gets here; any other has a
+        // region.
+        let region = unsafe { self.region.as_ref().unwrap_unchecked() };
+        let address = offset(self.base.0, left);
+        // SAFETY: `left + bytes` is at most the former `left`: the bytes lie between the origin
+        // and the cursor, so in the slab, and everything below the cursor is given back.
+        let place = unsafe { F::claim(region, address, bytes) }?;
+        self.left.set(left);
+        Ok(place)
+    }
+
+    /// A place of no bytes.
+    fn claim_nothing(&self, align: usize) -> Result<F::Place, AllocError> {
+        let align = align.max(self.alignment.alignment());
+        let align = NonZero::new(align).unwrap_or(NonZero::<usize>::MIN);
+        let address = NonNull::without_provenance(align);
+        // SAFETY: Only lent cursors have no region, and `carve_slowly` has dealt with those.
+        let region = unsafe { self.region.as_ref().unwrap_unchecked() };
+        // SAFETY: No bytes.
+        unsafe { F::claim(region, address, 0) }
+    }
+
+    /// Moves the cursor up to `left`, folding the watermark.
+    ///
+    /// # Safety
+    ///
+    /// `left` is between the cursor and the capacity, and no carve made since the cursor was there
+    /// is used again.
+    #[inline(always)]
+    unsafe fn give_back(&self, left: usize) {
+        let now = self.left.get();
+        if now < self.lowest.get() {
+            self.lowest.set(now);
+        }
+        if let Some(region) = &self.region {
+            // SAFETY: The range is what was claimed since the cursor was at `left`; the caller
+            // says that those carves are done with.
+            unsafe { F::retract(region, self.addresses(now..left)) };
+        }
+        self.left.set(left);
+    }
+
+    fn addresses(&self, lefts: Range<usize>) -> Range<usize> {
+        let base = self.base.0.addr().get();
+        base + lefts.start..base + lefts.end
+    }
+
+    /// Where a roll-back would return to.
+    #[inline(always)]
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        Checkpoint(match &self.lender {
+            None => self.left.get(),
+            Some(lender) => lender.get().kept(),
+        })
+    }
+
+    /// Undoes the carves since `to`, as if they had not been made: the watermark forgets them.
+    ///
+    /// # Safety
+    ///
+    /// `to` is a checkpoint of this cursor, nothing was given back since, and no carve made since
+    /// is used again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn rollback(&self, to: Checkpoint) {
+        match (&self.lender, &self.region) {
+            (Some(lender), _) => lender.get().release(to.0),
+            (None, Some(region)) => {
+                // SAFETY: As in `give_back`.
+                unsafe { F::retract(region, self.addresses(self.left.get()..to.0)) };
+                self.left.set(to.0);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Opens a frame: what is carved until the level is dropped is given back then.
+    #[inline(always)]
+    pub(crate) fn open(&self) -> Level<'_, F> {
+        if let Some(lender) = &self.lender {
+            let kept = lender.get().kept();
+            lender.get().opened();
+            return Level {
+                cursor: self,
+                to: kept,
+            };
+        }
+        Level {
+            cursor: self,
+            to: self.left.get(),
+        }
+    }
+}
+
+impl<F: Family> fmt::Debug for Cursor<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("offset", &self.offset())
+            .field("capacity", &self.capacity)
+            .field("watermark", &self.watermark())
+            .field("epoch", &self.epoch.get())
+            .field("alignment", &self.alignment)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open frame. Its drop, on return or on panic, restores the state that it saved.
+///
+/// Private to the crate, and a local of the functions that open frames: no caller can forget it.
+pub(crate) struct Level<'c, F: Family> {
+    cursor: &'c Cursor<F>,
+    /// The saved state: bytes left, or blocks kept.
+    to: usize,
+}
+
+impl<F: Family> Drop for Level<'_, F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(lender) = &self.cursor.lender {
+            close_lent(lender, self.to);
+        } else {
+            // SAFETY: Inner levels are closed, so the cursor is at or below where it was. Carves
+            // made since have a lifetime that the closure of the frame could not name outside.
+            unsafe { self.cursor.give_back(self.to) };
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn close_lent<F: Family>(lender: &LenderRef<F>, to: usize) {
+    /// Tells the space, also if a block's drop unwinds.
+    struct Told<'l, F: Family>(&'l LenderRef<F>);
+    impl<F: Family> Drop for Told<'_, F> {
+        fn drop(&mut self) {
+            self.0.get().closed();
+        }
+    }
+    let told = Told(lender);
+    told.0.get().release(to);
+}
+
+/// `base` moved up by `bytes`. The pointer keeps the provenance of `base`.
+#[inline(always)]
+fn offset(base: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+    let address = base.as_ptr().wrapping_add(bytes);
+    // SAFETY: A slab's addresses do not wrap around (`Slab`), and its base is not null; a cursor
+    // without bytes only ever adds zero.
+    unsafe { NonNull::new_unchecked(address) }
+}

@@ -1,0 +1,163 @@
+//! What can go wrong, with the numbers that explain it.
+
+use std::error::Error;
+
+use crate::{CaptureViolation, Epoch};
+
+/// Why a space gave no array, or why an arena refused to give bytes back.
+///
+/// Whatever the variant, nothing changed: offset, epoch and watermark are what they were before
+/// the call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// The arena has room, but not enough.
+    #[error(
+        "{wanted_bytes} bytes at alignment {align} do not fit: {remaining_bytes} of \
+         {capacity_bytes} bytes remain; retract, reset, or size the slab from a watermark"
+    )]
+    OutOfCapacity {
+        /// Size of the request, without the padding that its alignment costs.
+        wanted_bytes: usize,
+        /// Where the request had to start.
+        align: usize,
+        /// What the arena had left.
+        remaining_bytes: usize,
+        /// What the arena has in all.
+        capacity_bytes: usize,
+    },
+
+    /// The byte count of an array is no legal size of an allocation (at most `isize::MAX`).
+    #[error(
+        "{len} elements of {elem_size} bytes overflow the address space; a length of usize::MAX \
+         stands for a product of dims that overflowed"
+    )]
+    SizeOverflow {
+        /// Number of elements; `usize::MAX` when the product of the dims overflowed already.
+        len: usize,
+        /// Size of one element in bytes.
+        elem_size: usize,
+    },
+
+    /// An alignment that is not a power of two, or above what the arena was built for.
+    #[error(
+        "alignment {requested} is not a power of two up to {max}; name a larger one when the \
+         arena is built"
+    )]
+    BadAlign {
+        /// The alignment asked for, in bytes.
+        requested: usize,
+        /// The largest alignment this arena serves, in bytes.
+        max: usize,
+    },
+
+    /// A slab that ends before its first aligned byte.
+    #[error(
+        "a slab of {slab_bytes} bytes ends inside the pad of {pad_bytes} bytes that brings its \
+         base to alignment {align}"
+    )]
+    SlabTooSmall {
+        /// Size of the slab.
+        slab_bytes: usize,
+        /// Bytes between the slab's base and the next multiple of `align`.
+        pad_bytes: usize,
+        /// Alignment of the arena's origin, in bytes.
+        align: usize,
+    },
+
+    /// The system's allocator had no memory left.
+    #[error("the system has no {bytes} bytes at alignment {align} left")]
+    OutOfMemory {
+        /// Size of the request.
+        bytes: usize,
+        /// Alignment of the request, in bytes.
+        align: usize,
+    },
+
+    /// A device arena tracks its carves in a fixed number of ledgers, and all of them are in use.
+    #[error(
+        "all {capacity} ledgers of this arena are in use; build it with more, or retract earlier"
+    )]
+    OutOfLedgers {
+        /// How many ledgers the arena was built with.
+        capacity: usize,
+    },
+
+    /// A space handed out a block other than the one asked for.
+    #[error(
+        "the space returned {got_bytes} bytes at {address:#x} for a request of {wanted_bytes} \
+         bytes at alignment {align}; its `block` method is wrong"
+    )]
+    BadBlock {
+        /// Size asked for.
+        wanted_bytes: usize,
+        /// Alignment asked for, in bytes.
+        align: usize,
+        /// Size of the block that came.
+        got_bytes: usize,
+        /// Address of the block that came.
+        address: usize,
+    },
+
+    /// An array was asked of a pooled space while its device was recording a capture.
+    #[error(transparent)]
+    CaptureViolation(#[from] Box<CaptureViolation>),
+
+    /// The mark was taken before a reset.
+    #[error(
+        "this mark is of {mark}, the arena is in {now}: it was reset since; take marks anew after \
+         a reset"
+    )]
+    StaleMark {
+        /// Epoch in which the mark was taken.
+        mark: Epoch,
+        /// Epoch of the arena.
+        now: Epoch,
+    },
+
+    /// The mark lies above the offset: the arena was retracted below it.
+    #[error(
+        "this mark is at offset {mark_bytes}, above the arena's offset {offset_bytes}: it was \
+         retracted below the mark since"
+    )]
+    MarkAboveOffset {
+        /// Offset of the mark.
+        mark_bytes: usize,
+        /// Offset of the arena.
+        offset_bytes: usize,
+    },
+
+    /// The mark was taken on another arena.
+    #[error("this mark is of arena {mark}, not of arena {arena}")]
+    MarkOfOtherArena {
+        /// Identity of the arena that the mark was taken on.
+        mark: u64,
+        /// Identity of the arena that was asked to retract.
+        arena: u64,
+    },
+
+    /// The space's own error.
+    #[error(transparent)]
+    Other(Box<dyn Error + Send + Sync>),
+}
+
+impl AllocError {
+    /// Wraps an error that only one kind of space knows, such as a driver's.
+    ///
+    /// ```
+    /// use space_core::AllocError;
+    /// let error = AllocError::other("the disk is full");
+    /// assert_eq!(error.to_string(), "the disk is full");
+    /// ```
+    #[cold]
+    pub fn other(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<CaptureViolation> for AllocError {
+    #[cold]
+    fn from(violation: CaptureViolation) -> Self {
+        Self::CaptureViolation(Box::new(violation))
+    }
+}
