@@ -22,6 +22,7 @@ macro_rules! chapters {
 chapters! {
     introduction "introduction.md",
     vocabulary "vocabulary.md",
+    spaces "spaces.md",
     hardware "hardware.md",
 }
 
