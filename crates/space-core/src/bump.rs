@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::hint;
+
 /// Largest alignment that [`carve_elements`] serves. Every origin is aligned to this at least.
 pub(crate) const FAST_ALIGN: usize = 16;
 
@@ -23,6 +25,7 @@ pub(crate) fn carve_elements<T>(left: usize, len: usize, clear: usize) -> Option
     let fitting = left / size;
     // One compare for all three: an empty request wraps around to the largest number.
     if len.wrapping_sub(1) >= fitting {
+        hint::cold_path();
         return None;
     }
     if size == align {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::AllocError;
+use crate::{AllocError, Dims};
 
 /// Whether the device behind a value is recording a graph capture right now.
 ///
@@ -75,9 +75,9 @@ impl CaptureViolation {
     /// Puts the array into an error that a leaf returned, if it is a violation.
     #[cold]
     #[inline(never)]
-    pub(crate) fn name<T>(error: AllocError, shape: &[usize]) -> AllocError {
+    pub(crate) fn name<T, D: Dims>(error: AllocError, dims: D) -> AllocError {
         match error {
-            AllocError::CaptureViolation(violation) => violation.of::<T>(shape).into(),
+            AllocError::CaptureViolation(violation) => violation.of::<T>(dims.extents()).into(),
             other => other,
         }
     }

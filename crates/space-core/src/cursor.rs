@@ -189,7 +189,7 @@ impl<F: Family> Cursor<F> {
         // One branch for three rare answers.
         let (id, epoch, left) = (self.id, self.epoch.get(), self.left.get());
         if (mark.arena != id) | (mark.epoch.0 != epoch) | (mark.left < left) {
-            return Err(self.refuse(mark));
+            return Err(self.refuse(mark.arena, mark.epoch, mark.left));
         }
         // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
         unsafe { self.give_back(mark.left) };
@@ -198,20 +198,21 @@ impl<F: Family> Cursor<F> {
 
     #[cold]
     #[inline(never)]
-    fn refuse(&self, mark: Mark) -> AllocError {
-        if mark.arena != self.id {
+    fn refuse(&self, arena: u64, epoch: Epoch, left: usize) -> AllocError {
+        // The mark comes in parts: whole, it would be put in memory on the way that succeeds.
+        if arena != self.id {
             AllocError::MarkOfOtherArena {
-                mark: mark.arena,
+                mark: arena,
                 arena: self.id,
             }
-        } else if mark.epoch != self.epoch() {
+        } else if epoch != self.epoch() {
             AllocError::StaleMark {
-                mark: mark.epoch,
+                mark: epoch,
                 now: self.epoch(),
             }
         } else {
             AllocError::MarkAboveOffset {
-                mark_bytes: mark.offset(),
+                mark_bytes: self.capacity - left,
                 offset_bytes: self.offset(),
             }
         }
@@ -225,13 +226,13 @@ impl<F: Family> Cursor<F> {
         self.epoch.set(self.epoch.get() + 1);
     }
 
-    /// Takes `len` elements of `T`.
+    /// Takes `len` elements of `T`, or says `None` where it takes [`carve_slowly`] to answer.
+    ///
+    /// [`carve_slowly`]: Cursor::carve_slowly
     #[inline(always)]
-    pub(crate) fn carve<T>(&self, len: usize) -> Result<F::Place, AllocError> {
-        match bump::carve_elements::<T>(self.left.get(), len, self.clear) {
-            Some(left) => self.take(left, len * size_of::<T>()),
-            None => self.carve_slowly(len, size_of::<T>(), align_of::<T>()),
-        }
+    pub(crate) fn carve_fast<T>(&self, len: usize) -> Option<Result<F::Place, AllocError>> {
+        let left = bump::carve_elements::<T>(self.left.get(), len, self.clear)?;
+        Some(self.take(left, len * size_of::<T>()))
     }
 
     /// Takes the bytes of `layout`.
@@ -249,7 +250,12 @@ impl<F: Family> Cursor<F> {
     /// What the fast path leaves: lent blocks, empty and over-aligned requests, and errors.
     #[cold]
     #[inline(never)]
-    fn carve_slowly(&self, len: usize, size: usize, align: usize) -> Result<F::Place, AllocError> {
+    pub(crate) fn carve_slowly(
+        &self,
+        len: usize,
+        size: usize,
+        align: usize,
+    ) -> Result<F::Place, AllocError> {
         let overflow = AllocError::SizeOverflow {
             len,
             elem_size: size,
@@ -289,12 +295,19 @@ impl<F: Family> Cursor<F> {
         // SAFETY: A lent cursor has no capacity, so no carve from it gets here; any other has a
         // region.
         let region = unsafe { self.region.as_ref().unwrap_unchecked() };
+        // Moved first and back on an error: so the address is made in the register that held the
+        // bytes left.
+        let before = self.left.replace(left);
         let address = offset(self.base.0, left);
         // SAFETY: `left + bytes` is at most the former `left`: the bytes lie between the origin
         // and the cursor, so in the slab, and everything below the cursor is given back.
-        let place = unsafe { F::claim(region, address, bytes) }?;
-        self.left.set(left);
-        Ok(place)
+        match unsafe { F::claim(region, address, bytes) } {
+            Ok(place) => Ok(place),
+            Err(error) => {
+                self.left.set(before);
+                Err(error)
+            }
+        }
     }
 
     /// A place of no bytes.
@@ -365,18 +378,11 @@ impl<F: Family> Cursor<F> {
     /// Opens a frame: what is carved until the level is dropped is given back then.
     #[inline(always)]
     pub(crate) fn open(&self) -> Level<'_, F> {
-        if let Some(lender) = &self.lender {
-            let kept = lender.get().kept();
-            lender.get().opened();
-            return Level {
-                cursor: self,
-                to: kept,
-            };
-        }
-        Level {
-            cursor: self,
-            to: self.left.get(),
-        }
+        let to = match &self.lender {
+            None => self.left.get(),
+            Some(lender) => open_lent(lender),
+        };
+        Level { cursor: self, to }
     }
 }
 
@@ -412,6 +418,14 @@ impl<F: Family> Drop for Level<'_, F> {
             unsafe { self.cursor.give_back(self.to) };
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn open_lent<F: Family>(lender: &LenderRef<F>) -> usize {
+    let kept = lender.get().kept();
+    lender.get().opened();
+    kept
 }
 
 #[cold]

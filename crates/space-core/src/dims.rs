@@ -1,6 +1,6 @@
 //! Shapes of arrays.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, hint};
 
 mod sealed {
     pub trait Sealed {}
@@ -15,6 +15,16 @@ mod sealed {
 /// the running program knows it. The trait is sealed: code that turns a length into a slice
 /// relies on the answers below.
 pub trait Dims: sealed::Sealed + Clone + Debug {
+    /// The extents by value where their number is known: handing them to a function that is
+    /// rarely called then doesn't keep them in memory always.
+    #[doc(hidden)]
+    type Passed<'d>: Dims
+    where
+        Self: 'd;
+
+    #[doc(hidden)]
+    fn passed(&self) -> Self::Passed<'_>;
+
     /// The extents.
     fn extents(&self) -> &[usize];
 
@@ -30,30 +40,58 @@ pub trait Dims: sealed::Sealed + Clone + Debug {
     /// ```
     #[inline(always)]
     fn checked_len(&self) -> Option<usize> {
-        let mut product = 1_usize;
-        for &extent in self.extents() {
-            match product.checked_mul(extent) {
-                Some(next) => product = next,
-                None => return overflowed(self.extents()),
-            }
+        match product(self.extents()) {
+            Some(len) => Some(len),
+            None => overflowed(self.passed()),
         }
-        Some(product)
     }
 
     /// Number of elements, or `usize::MAX` where the product of the extents overflows.
     #[inline(always)]
     fn saturating_len(&self) -> usize {
-        self.checked_len().unwrap_or(usize::MAX)
+        match product(self.extents()) {
+            Some(len) => len,
+            None => overflowed(self.passed()).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Number of elements, for extents that were checked before.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn known_len(&self) -> usize {
+        let extents = self.extents().iter();
+        extents.fold(1, |len, &extent| len.wrapping_mul(extent))
     }
 }
 
+#[inline(always)]
+fn product(extents: &[usize]) -> Option<usize> {
+    let mut len = 1_usize;
+    for &extent in extents {
+        let Some(next) = len.checked_mul(extent) else {
+            hint::cold_path();
+            return None;
+        };
+        len = next;
+    }
+    Some(len)
+}
+
+/// The product where a step of it overflowed: zero or nothing.
 #[cold]
 #[inline(never)]
-fn overflowed(extents: &[usize]) -> Option<usize> {
-    extents.contains(&0).then_some(0)
+fn overflowed<D: Dims>(dims: D) -> Option<usize> {
+    dims.extents().contains(&0).then_some(0)
 }
 
 impl<const N: usize> Dims for [usize; N] {
+    type Passed<'d> = Self;
+
+    #[inline(always)]
+    fn passed(&self) -> Self {
+        *self
+    }
+
     #[inline(always)]
     fn extents(&self) -> &[usize] {
         self
@@ -61,13 +99,30 @@ impl<const N: usize> Dims for [usize; N] {
 }
 
 impl Dims for Vec<usize> {
+    type Passed<'d> = &'d [usize];
+
+    #[inline(always)]
+    fn passed(&self) -> &[usize] {
+        self
+    }
+
     #[inline(always)]
     fn extents(&self) -> &[usize] {
         self
     }
 }
 
-impl Dims for &[usize] {
+impl<'s> Dims for &'s [usize] {
+    type Passed<'d>
+        = &'s [usize]
+    where
+        Self: 'd;
+
+    #[inline(always)]
+    fn passed(&self) -> &'s [usize] {
+        self
+    }
+
     #[inline(always)]
     fn extents(&self) -> &[usize] {
         self

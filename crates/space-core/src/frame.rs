@@ -114,13 +114,13 @@ impl<'a, F: Family> Space for &'a Cursor<F> {
     #[inline(always)]
     fn typed<T: Element, D: Dims>(&self, dims: D) -> Result<ArrayOf<Self, T, D>, AllocError> {
         let len = dims.saturating_len();
-        let place = match self.carve::<T>(len) {
-            Ok(place) => place,
-            Err(error) => return Err(CaptureViolation::name::<T>(error, dims.extents())),
+        let place = match self.carve_fast::<T>(len) {
+            Some(answer) => answer?,
+            None => carve_slowly::<F, T, _>(self, len, dims.passed())?,
         };
-        // SAFETY: As in `block`; `len` elements did not overflow, or the carve would have failed.
+        // SAFETY: As in `block`; a length that overflows is never taken.
         let block: F::Carve<'a> = unsafe { F::carve(place, len * size_of::<T>()) };
-        // SAFETY: `carve` took `len` elements of `T`, aligned for it.
+        // SAFETY: The cursor took `len` elements of `T`, aligned for it.
         Ok(unsafe { block.typed(dims) })
     }
 
@@ -134,6 +134,20 @@ impl<'a, F: Family> Space for &'a Cursor<F> {
         // SAFETY: Handed on.
         unsafe { Cursor::rollback(self, to) };
     }
+}
+
+/// What is left of [`Space::typed`] when the fast path has no answer: one call, so that the fast
+/// path has the registers to itself.
+#[cold]
+#[inline(never)]
+fn carve_slowly<F: Family, T, D: Dims>(
+    cursor: &Cursor<F>,
+    len: usize,
+    dims: D,
+) -> Result<F::Place, AllocError> {
+    cursor
+        .carve_slowly(len, size_of::<T>(), align_of::<T>())
+        .map_err(|error| CaptureViolation::name::<T, D>(error, dims))
 }
 
 /// Opens a frame over a space that is not an arena.

@@ -98,9 +98,10 @@ pub trait Space {
         Self: Sized,
     {
         let layout = layout_of::<T, D>(&dims)?;
-        let block = self
-            .block(layout)
-            .map_err(|error| CaptureViolation::name::<T>(error, dims.extents()))?;
+        let block = match self.block(layout) {
+            Ok(block) => block,
+            Err(error) => return Err(CaptureViolation::name::<T, D>(error, dims)),
+        };
         block::check(&block, layout)?;
         // SAFETY: The block has the size and alignment of the layout, which is that of `dims`
         // elements of `T`.

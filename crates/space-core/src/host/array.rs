@@ -137,7 +137,7 @@ impl<B: Block<Family = Host>, T: Element, D: Dims, I: InitState> HostArray<B, T,
     /// Number of elements.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.dims.saturating_len()
+        self.dims.known_len()
     }
 
     /// Whether there are no elements.
