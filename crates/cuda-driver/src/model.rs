@@ -101,7 +101,7 @@ impl<'m> ModelLaunch<'m> {
     /// [`ModelError::Memory`] and [`ModelError::Elements`].
     pub fn take_read<T: AnyBitPattern>(&mut self, param: usize) -> Result<&'m [T], ModelError> {
         let bytes: &'m [u8] = match self.take(param)? {
-            None => &[],
+            None => return Ok(&[]),
             Some(ModelMemory::Read(bytes)) => bytes,
             Some(ModelMemory::Write(bytes)) => bytes,
         };
@@ -196,6 +196,14 @@ mod tests {
         launch.take_write::<u32>(1).unwrap()[1] = 9;
         drop(launch);
         assert_eq!(write, [0, 9]);
+    }
+
+    #[test]
+    fn nothing_touched_is_an_empty_slice_of_any_element() {
+        let args = [Argument::Pointer(DevicePtr(256)); 2];
+        let mut launch = ModelLaunch::new(CONFIG, Arguments(&args), [None, None]);
+        assert_eq!(launch.take_read::<u64>(0), Ok(&[][..]));
+        assert_eq!(launch.take_write::<u64>(1), Ok(&mut [][..]));
     }
 
     #[test]
