@@ -35,13 +35,15 @@
 //!
 //! # Map
 //!
-//! - [`Arena`] and [`ArenaBuilder`]
+//! - [`Arena`] and [`ArenaBuilder`]; [`Meter`], which tells how large an arena has to be
 //! - slabs in host memory: [`HostSlab`], [`BorrowedSlab`]
 
 mod arena;
 mod builder;
+mod meter;
 mod slab;
 
 pub use arena::Arena;
 pub use builder::ArenaBuilder;
+pub use meter::Meter;
 pub use slab::{BorrowedSlab, HostSlab, Lent};

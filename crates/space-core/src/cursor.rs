@@ -351,7 +351,7 @@ impl<F: Family> Cursor<F> {
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint(match &self.lender {
             None => self.left.get(),
-            Some(lender) => lender.get().kept(),
+            Some(lender) => lender.get().checkpoint(),
         })
     }
 
@@ -365,7 +365,8 @@ impl<F: Family> Cursor<F> {
     #[inline(never)]
     pub(crate) unsafe fn rollback(&self, to: Checkpoint) {
         match (&self.lender, &self.region) {
-            (Some(lender), _) => lender.get().release(to.0),
+            // SAFETY: Handed on.
+            (Some(lender), _) => unsafe { lender.get().rollback(to.0) },
             (None, Some(region)) => {
                 // SAFETY: As in `give_back`.
                 unsafe { F::retract(region, self.addresses(self.left.get()..to.0)) };

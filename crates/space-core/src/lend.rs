@@ -1,8 +1,13 @@
 //! Blocks that a frame keeps for a space that is not an arena.
 
-use std::{alloc::Layout, cell::RefCell, mem, ptr::NonNull};
+use std::{
+    alloc::Layout,
+    cell::{Cell, RefCell},
+    mem,
+    ptr::NonNull,
+};
 
-use crate::{AllocError, Block, Family, Space, block};
+use crate::{AllocError, Block, Checkpoint, Family, Space, block};
 
 /// A space whose blocks are kept until a frame ends, seen without its type.
 pub(crate) trait Lend<F: Family> {
@@ -12,6 +17,14 @@ pub(crate) trait Lend<F: Family> {
     fn kept(&self) -> usize;
     /// Drops the latest blocks until `keep` are left.
     fn release(&self, keep: usize);
+    /// Notes the space's own checkpoint, and returns how many blocks are kept.
+    fn checkpoint(&self) -> usize;
+    /// Drops the latest blocks until `keep` are left, and rolls the space back.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Space::rollback`], where `keep` came from the latest `checkpoint`.
+    unsafe fn rollback(&self, keep: usize);
     /// Tells the space that a frame opened.
     fn opened(&self);
     /// Tells the space that a frame ended and its blocks were dropped.
@@ -22,6 +35,8 @@ pub(crate) trait Lend<F: Family> {
 pub(crate) struct Lender<'s, S: Space> {
     space: &'s S,
     kept: RefCell<Vec<S::Block>>,
+    /// The space's checkpoint. One is enough: no code of a caller runs before it is used.
+    checkpoint: Cell<Checkpoint>,
 }
 
 impl<'s, S: Space> Lender<'s, S> {
@@ -29,6 +44,7 @@ impl<'s, S: Space> Lender<'s, S> {
         Self {
             space,
             kept: RefCell::new(Vec::new()),
+            checkpoint: Cell::new(Checkpoint::NONE),
         }
     }
 
@@ -58,6 +74,17 @@ impl<S: Space> Lend<S::Family> for Lender<'_, S> {
             drop(block);
         }
         mem::forget(unwinding);
+    }
+
+    fn checkpoint(&self) -> usize {
+        self.checkpoint.set(self.space.checkpoint());
+        self.kept()
+    }
+
+    unsafe fn rollback(&self, keep: usize) {
+        self.release(keep);
+        // SAFETY: Handed on; the blocks that this lender was handed since have just been dropped.
+        unsafe { self.space.rollback(self.checkpoint.get()) };
     }
 
     fn opened(&self) {

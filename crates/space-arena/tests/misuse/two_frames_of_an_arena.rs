@@ -1,0 +1,17 @@
+use space_arena::{Arena, HostSlab};
+use space_core::{Space, Undef};
+
+fn arena() -> Arena<HostSlab> {
+    Arena::with_capacity(1 << 16).unwrap()
+}
+
+fn floats(n: usize) -> Undef<f32, [usize; 1]> {
+    Undef::new([n])
+}
+
+fn main() {
+    let mut arena = arena();
+    let one = arena.frame();
+    let two = arena.frame();
+    drop((one.alloc(floats(1)), two.alloc(floats(1))));
+}

@@ -1,0 +1,102 @@
+//! Random programs, shared by the tests that run them.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use proptest::prelude::*;
+use space_core::Alignment;
+
+/// One step of a program.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Carve(Kind, usize),
+    /// All of these in one description.
+    Several([usize; 3]),
+    Mark,
+    /// Retract to the n-th latest mark.
+    Retract(usize),
+    Reset,
+    Frame(Vec<Step>),
+}
+
+/// An element type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    U8,
+    Triple,
+    F32,
+    Quad,
+    Wide,
+    Empty,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+#[expect(dead_code, reason = "there for its size and alignment")]
+pub(crate) struct Wide([u8; 64]);
+
+pub(crate) fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just(Kind::U8),
+        Just(Kind::Triple),
+        Just(Kind::F32),
+        Just(Kind::Quad),
+        Just(Kind::Wide),
+        Just(Kind::Empty),
+    ]
+}
+
+/// What may happen in a frame: no mark or retract, since a frame has none.
+pub(crate) fn framed() -> impl Strategy<Value = Step> {
+    let leaf = prop_oneof![
+        4 => (kind(), 0..40_usize).prop_map(|(kind, len)| Step::Carve(kind, len)),
+        1 => [0..40_usize, 0..40, 0..2000].prop_map(Step::Several),
+    ];
+    leaf.prop_recursive(4, 24, 6, |step| {
+        prop::collection::vec(step, 0..6).prop_map(Step::Frame)
+    })
+}
+
+pub(crate) fn program() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => framed(),
+        2 => Just(Step::Mark),
+        2 => (0..4_usize).prop_map(Step::Retract),
+        1 => Just(Step::Reset),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+pub(crate) fn layout(kind: Kind, len: usize) -> (usize, usize) {
+    fn of<T>(len: usize) -> (usize, usize) {
+        (len * size_of::<T>(), align_of::<T>())
+    }
+    match kind {
+        Kind::U8 => of::<u8>(len),
+        Kind::Triple => of::<[u16; 3]>(len),
+        Kind::F32 => of::<f32>(len),
+        Kind::Quad => of::<[f32; 4]>(len),
+        Kind::Wide => of::<Wide>(len),
+        Kind::Empty => of::<()>(len),
+    }
+}
+
+pub(crate) fn in_frame(step: &Step) -> bool {
+    matches!(step, Step::Carve(..) | Step::Several(_) | Step::Frame(_))
+}
+
+pub(crate) fn cases() -> ProptestConfig {
+    let cases = if cfg!(miri) { 8 } else { 512 };
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+pub(crate) fn alignment() -> impl Strategy<Value = Alignment> {
+    (0..10_u32, 6..12_u32).prop_map(|(carve, max)| {
+        Alignment::new(1 << carve)
+            .and_then(|alignment| alignment.up_to(1 << max))
+            .unwrap()
+    })
+}
