@@ -1,1 +1,76 @@
-//! (being laid out)
+//! Device buffers that order themselves across streams.
+//!
+//! A [`CudaBuffer`] is an ordinary value whose device work may finish later. Each has a *ledger*: the completion of its
+//! latest write, those of the reads since, and who accesses it now. An access taken on a stream comes after what it
+//! must come after, by a device-side wait where one can matter and none elsewhere; when it ends, its completion is
+//! published. Nothing waits on the host that does not say so.
+//!
+//! The crate promises that safe code can't order device work wrongly:
+//!
+//! - addresses come from accesses ([`ReadAccess`], [`WriteAccess`]) and live no longer; launches take these, not pointers;
+//! - conflicting accesses are errors that say who holds what since where, never a wait and never a race;
+//! - memory goes back after its last use, and a forgotten access means a leak that is counted, never a reuse;
+//! - a captured step ([`CaptureStep`]) is one more operation: its [`Graph`] owns what it accesses, and launching it is
+//!   ordered with everything else;
+//! - a [`DeviceArena`] carves without allocating; the next carve over the same bytes comes after what used them.
+//!
+//! ```
+//! use cuda_buffer::{CudaBuffer, DeviceData};
+//! use cuda_runtime::Runtime;
+//!
+//! # fn main() -> cuda_buffer::BufferResult<()> {
+//! let runtime = Runtime::builder().build()?;
+//! let device = runtime.default_device();
+//! let (copying, computing) = (device.streams().acquire()?, device.streams().acquire()?);
+//!
+//! let mut x = CudaBuffer::<f32>::new(device, 4)?;
+//! x.fill(&copying, 1.5)?;
+//! let mut y = CudaBuffer::<f32>::new(device, 4)?;
+//! y.copy_from(&x, &computing)?; // waits on the device for the fill
+//! y.copy_from(&x, &computing)?; // needs no wait
+//! assert_eq!(y.to_vec()?, [1.5; 4]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Modules
+//!
+//! [`CudaBuffer`] (`buffer`), [`PinnedBuffer`] (`pinned`), [`DeviceArray`] and the spaces of device memory (`family`) are
+//! the values; `domain` is what they share, `ledger` its pure bookkeeping; `guard` and `access` are live accesses,
+//! `acquire` takes them, `slice` bounds addresses by them; `launch` and `transfer` do work under them; `capture` makes
+//! graphs; `arena` and `folds` keep the ledgers of carves.
+
+mod access;
+mod acquire;
+mod arena;
+mod buffer;
+mod capture;
+mod data;
+mod domain;
+mod error;
+mod family;
+mod folds;
+mod guard;
+mod launch;
+mod ledger;
+mod pinned;
+mod slice;
+mod transfer;
+
+pub use access::{AccessCompletion, Guards, ReadAccess, WriteAccess};
+pub use acquire::{ReadRequest, Requests, WriteRequest, acquire_all};
+pub use buffer::CudaBuffer;
+pub use capture::{CaptureStep, Graph};
+pub use cuda_runtime as runtime;
+pub use data::DeviceData;
+pub use domain::DomainId;
+pub use error::{AccessError, BufferError, BufferResult};
+pub use family::{
+    DeviceArena, DeviceArray, DeviceBlock, DeviceCarve, DeviceMemory, DevicePlace, DeviceRegion,
+    DeviceSlab, DeviceSpace,
+};
+pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
+pub use ledger::AccessKind;
+pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer};
+pub use slice::{DeviceSlice, DeviceSliceMut};
+pub use transfer::copy_slice;

@@ -1,1 +1,77 @@
-//! (being laid out)
+//! Devices, streams, completions, capture and reclamation, over the driver port.
+//!
+//! A [`Runtime`] opens the devices of a driver; a [`Device`] leases [`Stream`]s from its pool, allocates memory, loads
+//! kernels; a [`Completion`] stands for a point of a stream's work that others may wait for. The crate knows nothing
+//! of buffers: what must be ordered with what is the business of the layer above.
+//!
+//! It promises that
+//!
+//! - a wait is issued only when it can matter: not on the producer's own stream, not when the stream waited for that
+//!   point or a later one before, not when the completion is known to be complete ([`Device::order_counts`]);
+//! - a leased stream has nothing queued but what its lease queued, and never goes back while something of it is lent;
+//! - memory goes back after its last use without a thread waiting for it ([`Allocation::reclaim`]);
+//! - events, streams and completions are recycled: a steady state creates none;
+//! - inside a [`Capture`] whatever would invalidate it is refused before the driver sees it, and one failure dooms it;
+//! - after a failure that leaves the device's state unknown every call returns the first error with its origin.
+//!
+//! ```
+//! use cuda_runtime::Runtime;
+//!
+//! # fn main() -> cuda_runtime::RuntimeResult<()> {
+//! let runtime = Runtime::builder().streams_per_device(2).build()?;
+//! let device = runtime.default_device();
+//! let (producer, consumer) = (device.streams().acquire()?, device.streams().acquire()?);
+//!
+//! let (memory, allocated) = device.allocate_on(1024, &producer)?;
+//! let allocated = allocated.expect("pool memory has a first use");
+//! producer.wait_for(&allocated)?; // the same stream: elided
+//! consumer.wait_for(&allocated)?; // issued
+//! consumer.wait_for(&allocated)?; // waited for before: elided
+//! let counts = device.order_counts();
+//! assert_eq!((counts.waits_issued, counts.waits_elided()), (1, 2));
+//!
+//! let done = consumer.record()?;
+//! memory.reclaim([done]);
+//! # drop((producer, consumer));
+//! runtime.shutdown()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Modules
+//!
+//! `runtime` and `device` set up; `pool` and [`Stream`] lease; `slot` is one driver stream with its timeline and
+//! `clock` what it has waited for; [`Completion`] recycles events; `memory` allocates and reclaims; `module` loads
+//! kernels; [`Capture`], [`Session`] and [`Graph`] capture; `core` holds what all objects of a device share.
+
+mod capture;
+mod clock;
+mod completion;
+mod core;
+mod counters;
+mod device;
+mod discover;
+mod error;
+mod graph;
+mod memory;
+mod module;
+mod pool;
+mod runtime;
+mod slot;
+mod stream;
+
+pub use capture::{
+    Capture, Captured, Session, current as current_session, refuse as refuse_in_capture,
+};
+pub use clock::{Point, StreamId};
+pub use completion::Completion;
+pub use counters::OrderCounts;
+pub use cuda_driver as driver;
+pub use device::{Alive, Device};
+pub use error::{RuntimeError, RuntimeResult};
+pub use graph::Graph;
+pub use memory::Allocation;
+pub use module::Kernel;
+pub use pool::{PoolCounts, StreamPool};
+pub use runtime::{Runtime, RuntimeBuilder};
+pub use stream::Stream;

@@ -1,0 +1,266 @@
+//! Scoped accesses: the only way to a device address.
+
+use crate::acquire::{ReadRequest, WriteRequest};
+use crate::domain::DomainId;
+use crate::guard::Guard;
+use crate::ledger::AccessKind;
+use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::{BufferError, BufferResult};
+use cuda_driver::CallSite;
+use cuda_runtime::{RuntimeError, RuntimeResult, Stream};
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+
+macro_rules! access {
+    ($(#[$doc:meta])* $name:ident, $request:ident, $kind:expr, $borrow:ty) => {
+        $(#[$doc])*
+        ///
+        /// It keeps its stream leased. Dropping it records a completion at the stream's tail and publishes it to the
+        /// buffer's ledger; use [`AccessCompletion`] to record one for several guards. Forgetting it keeps the buffer
+        /// accessed for ever: conflicting accesses are errors, and the memory is leaked and counted, never reused.
+        #[must_use = "dropping the access at once publishes an access that did nothing"]
+        pub struct $name<'a, T> {
+            guard: Guard,
+            len: usize,
+            offset_bytes: u64,
+            borrow: PhantomData<$borrow>,
+        }
+
+        impl<'a, T> $name<'a, T> {
+            #[track_caller]
+            pub(crate) fn acquire(request: $request<'a, T>, stream: &Stream) -> BufferResult<Self> {
+                let _site = CallSite::enter();
+                let since = CallSite::current().unwrap_or_else(Location::caller);
+                let guard = Guard::acquire(request.domain, $kind, stream, since)?;
+                Ok(Self::from_guard(request, guard))
+            }
+
+            pub(crate) fn from_guard(request: $request<'a, T>, guard: Guard) -> Self {
+                Self {
+                    guard,
+                    len: request.len,
+                    offset_bytes: request.offset_bytes,
+                    borrow: PhantomData,
+                }
+            }
+
+            pub(crate) fn into_guard(self) -> Guard {
+                self.guard
+            }
+
+            /// Number of elements.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.len
+            }
+
+            /// Whether there are no elements.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.len == 0
+            }
+
+            /// The stream that the access is ordered on.
+            #[must_use]
+            pub fn stream(&self) -> &Stream {
+                self.guard.stream()
+            }
+
+            /// The identity of the value that is accessed.
+            #[must_use]
+            pub fn domain_id(&self) -> DomainId {
+                self.guard.domain().id()
+            }
+
+            /// Records a completion, publishes it and ends the access, as dropping does, and says what failed.
+            ///
+            /// # Errors
+            /// The failure of the record. The access has ended all the same: the stream was synchronised, or the
+            /// device is poisoned.
+            #[track_caller]
+            pub fn release(self) -> RuntimeResult<()> {
+                let _site = CallSite::enter();
+                self.guard.release()
+            }
+
+            /// The elements, readable by work on the access's stream.
+            #[must_use]
+            pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+                let address = self.guard.domain().address();
+                DeviceSlice::new(address, self.offset_bytes, self.len, self.guard.timeline())
+            }
+
+            /// The elements `start..end`, readable by work on the access's stream.
+            ///
+            /// # Errors
+            /// [`BufferError::OutOfBounds`].
+            pub fn slice(&self, range: std::ops::Range<usize>) -> BufferResult<DeviceSlice<'_, T>> {
+                self.as_slice().slice(range)
+            }
+        }
+
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("domain", &self.domain_id())
+                    .field("stream", self.stream())
+                    .field("len", &self.len)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+access! {
+    /// A read access, ordered after the buffer's latest write. Any number may exist at a time.
+    ReadAccess, ReadRequest, AccessKind::Read, &'a T
+}
+
+access! {
+    /// A write access, ordered after the buffer's latest write and all reads since. It may read too, for work in
+    /// place: the same buffer is not acquired twice.
+    WriteAccess, WriteRequest, AccessKind::Write, &'a mut T
+}
+
+impl<T> WriteAccess<'_, T> {
+    /// The elements, writable by work on the access's stream.
+    #[must_use]
+    pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
+        let address = self.guard.domain().address();
+        DeviceSliceMut::new(address, self.offset_bytes, self.len, self.guard.timeline())
+    }
+
+    /// The elements `start..end`, writable by work on the access's stream.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfBounds`].
+    pub fn slice_mut(
+        &mut self,
+        range: std::ops::Range<usize>,
+    ) -> BufferResult<DeviceSliceMut<'_, T>> {
+        self.as_slice_mut().slice(range)
+    }
+}
+
+/// Ends several accesses of one operation with a single completion.
+///
+/// ```
+/// use cuda_buffer::{AccessCompletion, CudaBuffer, DeviceData, acquire_all};
+/// use cuda_runtime::Runtime;
+///
+/// # fn main() -> cuda_buffer::BufferResult<()> {
+/// let runtime = Runtime::builder().build()?;
+/// let device = runtime.default_device();
+/// let (a, mut c) = (CudaBuffer::<f32>::from_slice(device, &[1.0, 2.0])?, CudaBuffer::new(device, 2)?);
+/// let stream = device.streams().acquire()?;
+///
+/// let (mut out, input) = acquire_all(&stream, (c.write(), a.read()))?;
+/// cuda_buffer::copy_slice(&stream, out.as_slice_mut(), input.as_slice())?;
+/// AccessCompletion::new(&stream).release((out, input))?; // one event for both
+///
+/// assert_eq!(c.to_vec()?, [1.0, 2.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "it does nothing until guards are released through it"]
+pub struct AccessCompletion<'s> {
+    stream: &'s Stream,
+}
+
+impl<'s> AccessCompletion<'s> {
+    /// A completion at the tail of `stream`, to be recorded when guards are released.
+    pub fn new(stream: &'s Stream) -> Self {
+        Self { stream }
+    }
+
+    /// Records one completion and publishes it to every guard of a tuple or of a vector.
+    ///
+    /// # Errors
+    /// [`BufferError::WrongStream`] when a guard belongs to another stream: then every guard is released by itself,
+    /// and nothing is lost. Otherwise the failure of the record; the accesses have ended all the same: the stream
+    /// was synchronised, or the device is poisoned.
+    #[track_caller]
+    pub fn release(self, guards: impl Guards) -> BufferResult<()> {
+        let _site = CallSite::enter();
+        let mut released = smallvec::SmallVec::<[Guard; 8]>::new();
+        guards.collect(&mut |guard| released.push(guard));
+        let timeline = self.stream.timeline();
+        if let Some(stranger) = released.iter().find(|guard| guard.timeline() != timeline) {
+            // Dropping the guards releases each on its own stream.
+            return Err(BufferError::WrongStream {
+                guard: stranger.timeline(),
+                stream: timeline,
+            });
+        }
+        match self.stream.record() {
+            Ok(done) => {
+                for guard in released {
+                    guard.publish(done.clone());
+                }
+                Ok(())
+            }
+            Err(error) => {
+                released.iter_mut().for_each(Guard::fail);
+                Err(RuntimeError::into(error))
+            }
+        }
+    }
+}
+
+/// Guards that are released together: a guard, a vector of guards, or a tuple of any of these.
+pub trait Guards: sealed::Collect {}
+
+impl<G: sealed::Collect> Guards for G {}
+
+mod sealed {
+    use super::{ReadAccess, WriteAccess};
+    use crate::guard::Guard;
+
+    pub trait Collect {
+        #[doc(hidden)]
+        fn collect(self, into: &mut dyn FnMut(Guard));
+    }
+
+    impl<T> Collect for ReadAccess<'_, T> {
+        fn collect(self, into: &mut dyn FnMut(Guard)) {
+            into(self.into_guard());
+        }
+    }
+
+    impl<T> Collect for WriteAccess<'_, T> {
+        fn collect(self, into: &mut dyn FnMut(Guard)) {
+            into(self.into_guard());
+        }
+    }
+
+    impl<G: Collect> Collect for Vec<G> {
+        fn collect(self, into: &mut dyn FnMut(Guard)) {
+            for guard in self {
+                guard.collect(into);
+            }
+        }
+    }
+
+    macro_rules! tuples {
+        ($($name:ident)+) => {
+            impl<$($name: Collect),+> Collect for ($($name,)+) {
+                #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
+                fn collect(self, into: &mut dyn FnMut(Guard)) {
+                    let ($($name,)+) = self;
+                    $($name.collect(into);)+
+                }
+            }
+        };
+    }
+
+    tuples!(A);
+    tuples!(A B);
+    tuples!(A B C);
+    tuples!(A B C D);
+    tuples!(A B C D E);
+    tuples!(A B C D E F);
+    tuples!(A B C D E F G);
+    tuples!(A B C D E F G H);
+}

@@ -1,0 +1,168 @@
+//! Accesses asked for: of one value, or of several at once.
+
+use crate::access::{ReadAccess, WriteAccess};
+use crate::domain::Domain;
+use crate::guard::Guard;
+use crate::ledger::AccessKind;
+use crate::{BufferError, BufferResult};
+use cuda_driver::CallSite;
+use cuda_runtime::Stream;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::Location;
+
+macro_rules! requests {
+    ($(#[$doc:meta])* $name:ident, $access:ident, $kind:expr, $borrow:ty) => {
+        $(#[$doc])*
+        ///
+        /// It holds nothing: the ledger is asked when an access is acquired from it.
+        #[must_use = "a request does nothing until it is acquired"]
+        pub struct $name<'a, T> {
+            pub(crate) domain: &'a Domain,
+            pub(crate) offset_bytes: u64,
+            pub(crate) len: usize,
+            borrow: PhantomData<$borrow>,
+        }
+
+        impl<'a, T> $name<'a, T> {
+            /// The first `len` elements from `offset_bytes` on; the caller has checked that they are there.
+            pub(crate) fn new(domain: &'a Domain, offset_bytes: u64, len: usize) -> Self {
+                Self { domain, offset_bytes, len, borrow: PhantomData }
+            }
+
+            /// Number of elements.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.len
+            }
+
+            /// Whether there are no elements.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.len == 0
+            }
+
+            /// The same access, exposing only the elements `start..end`. The ledger still takes it for the whole value.
+            ///
+            /// # Errors
+            /// [`BufferError::OutOfBounds`].
+            pub fn slice(self, range: Range<usize>) -> BufferResult<Self> {
+                if range.start > range.end || range.end > self.len {
+                    return Err(BufferError::OutOfBounds {
+                        start: range.start,
+                        end: range.end,
+                        len: self.len,
+                    });
+                }
+                let offset_bytes = self.offset_bytes + (range.start * size_of::<T>()) as u64;
+                Ok(Self::new(self.domain, offset_bytes, range.len()))
+            }
+
+            /// Acquires the access on `stream`: later work of the stream comes after what the ledger says.
+            ///
+            /// # Errors
+            /// [`BufferError::Access`] when somebody holds an access that excludes it; a failed wait.
+            #[track_caller]
+            pub fn synchronized_with(self, stream: &Stream) -> BufferResult<$access<'a, T>> {
+                $access::acquire(self, stream)
+            }
+        }
+
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("domain", &self.domain.id())
+                    .field("len", &self.len)
+                    .finish_non_exhaustive()
+            }
+        }
+
+        impl<'a, T> sealed::Request for $name<'a, T> {
+            type Access = $access<'a, T>;
+            fn wanted(&self) -> (&Domain, AccessKind) {
+                (self.domain, $kind)
+            }
+            fn grant(self, guard: Guard) -> Self::Access {
+                $access::from_guard(self, guard)
+            }
+        }
+    };
+}
+
+requests! {
+    /// A read access to be acquired.
+    ReadRequest, ReadAccess, AccessKind::Read, &'a T
+}
+
+requests! {
+    /// A write access to be acquired.
+    WriteRequest, WriteAccess, AccessKind::Write, &'a mut T
+}
+
+/// Acquires several accesses on `stream`, all or none, in the order of a tuple.
+///
+/// # Errors
+/// [`BufferError::Access`] when somebody holds an access that excludes one of them, another one of the same tuple
+/// included; a failed wait. Then none is held.
+#[track_caller]
+pub fn acquire_all<R: Requests>(stream: &Stream, requests: R) -> BufferResult<R::Accesses> {
+    let _site = CallSite::enter();
+    let since = CallSite::current().unwrap_or_else(Location::caller);
+    requests.acquire(stream, since)
+}
+
+/// A tuple of [`ReadRequest`]s and [`WriteRequest`]s.
+pub trait Requests: sealed::AcquireAll {}
+
+impl<R: sealed::AcquireAll> Requests for R {}
+
+mod sealed {
+    use super::{AccessKind, BufferResult, Domain, Guard, Location, Stream};
+
+    pub trait Request {
+        type Access;
+        fn wanted(&self) -> (&Domain, AccessKind);
+        fn grant(self, guard: Guard) -> Self::Access;
+    }
+
+    pub trait AcquireAll {
+        /// The accesses, in the order of the requests.
+        type Accesses;
+        #[doc(hidden)]
+        fn acquire(
+            self,
+            stream: &Stream,
+            since: &'static Location<'static>,
+        ) -> BufferResult<Self::Accesses>;
+    }
+
+    macro_rules! tuples {
+        ($($name:ident)+) => {
+            impl<$($name: Request),+> AcquireAll for ($($name,)+) {
+                type Accesses = ($($name::Access,)+);
+                #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
+                fn acquire(
+                    self,
+                    stream: &Stream,
+                    since: &'static Location<'static>,
+                ) -> BufferResult<Self::Accesses> {
+                    let ($($name,)+) = self;
+                    let guards = Guard::acquire_all([$($name.wanted()),+], stream, since)?;
+                    let mut guards = guards.into_iter();
+                    let mut next = || guards.next().expect("one guard per request");
+                    Ok(($($name.grant(next()),)+))
+                }
+            }
+        };
+    }
+
+    tuples!(A);
+    tuples!(A B);
+    tuples!(A B C);
+    tuples!(A B C D);
+    tuples!(A B C D E);
+    tuples!(A B C D E F);
+    tuples!(A B C D E F G);
+    tuples!(A B C D E F G H);
+}

@@ -1,0 +1,193 @@
+//! Typed device buffers that order themselves.
+
+use crate::acquire::{ReadRequest, WriteRequest};
+use crate::data::DeviceData;
+use crate::domain::{Domain, DomainId, Memory, byte_count};
+use crate::ledger::AccessKind;
+use crate::{BufferError, BufferResult};
+use cuda_driver::CallSite;
+use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// A typed buffer of device memory. It is moved, not copied.
+///
+/// Treat it like an ordinary value whose device work may finish later: every access is ordered on its stream after
+/// what must come first, and nothing waits on the host. New buffers are uninitialised: write before you read.
+///
+/// ```
+/// use cuda_buffer::{CudaBuffer, DeviceData};
+/// use cuda_runtime::Runtime;
+///
+/// # fn main() -> cuda_buffer::BufferResult<()> {
+/// let runtime = Runtime::builder().build()?;
+/// let device = runtime.default_device();
+/// let (first, second) = (device.streams().acquire()?, device.streams().acquire()?);
+///
+/// let mut x = CudaBuffer::<u32>::new(device, 1000)?;
+/// x.fill_bytes(&first, 0xff)?;                 // on one stream
+/// let mut y = CudaBuffer::<u32>::new(device, 1000)?;
+/// y.copy_from(&x, &second)?;                   // on another: ordered after the fill by x's ledger
+/// assert!(y.to_vec()?.iter().all(|&word| word == u32::MAX));
+/// # Ok(())
+/// # }
+/// ```
+pub struct CudaBuffer<T> {
+    domain: Domain,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Copy + 'static> CudaBuffer<T> {
+    /// An uninitialised buffer of `len` elements, allocated on the device's allocation stream. A buffer of no elements
+    /// makes no driver call.
+    ///
+    /// # Errors
+    /// [`BufferError::SizeOverflow`]; what [`Device::allocate`] returns.
+    #[track_caller]
+    pub fn new(device: &Device, len: usize) -> BufferResult<Self> {
+        let _site = CallSite::enter();
+        Self::allocate(device, len, |bytes| device.allocate(bytes))
+    }
+
+    /// An uninitialised buffer of `len` elements, allocated on the stream that will use it first.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    #[track_caller]
+    pub fn new_on(stream: &Stream, len: usize) -> BufferResult<Self> {
+        let _site = CallSite::enter();
+        let device = stream.device();
+        Self::allocate(device, len, |bytes| device.allocate_on(bytes, stream))
+    }
+
+    fn allocate(
+        device: &Device,
+        len: usize,
+        allocate: impl FnOnce(usize) -> RuntimeResult<(Allocation, Option<Completion>)>,
+    ) -> BufferResult<Self> {
+        let bytes = byte_count::<T>(len)?;
+        let (memory, first_use) = match bytes {
+            0 => (Memory::Empty, None),
+            _ => {
+                let (allocation, first_use) = allocate(bytes)?;
+                (Memory::Device(Some(allocation)), first_use)
+            }
+        };
+        Ok(Self {
+            domain: Domain::owned(device, memory, first_use),
+            len,
+            elements: PhantomData,
+        })
+    }
+
+    /// A buffer with a copy of `values`. Waits on the host until the copy is done.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new) and [`DeviceData::copy_from_slice`].
+    #[track_caller]
+    pub fn from_slice(device: &Device, values: &[T]) -> BufferResult<Self>
+    where
+        T: bytemuck::NoUninit,
+    {
+        let _site = CallSite::enter();
+        let mut buffer = Self::new(device, values.len())?;
+        buffer.copy_from_slice(values)?;
+        Ok(buffer)
+    }
+
+    /// Waits on the host for everything published so far.
+    ///
+    /// # Errors
+    /// [`BufferError::Access`] when somebody holds an access; errors of the work waited for.
+    #[track_caller]
+    pub fn synchronize(&self) -> BufferResult<()> {
+        let _site = CallSite::enter();
+        let outstanding = self.domain.with_ledger(|ledger| {
+            ledger
+                .check(AccessKind::Write)
+                .map(|()| ledger.outstanding())
+        })?;
+        Completion::wait_all(&outstanding)?;
+        Ok(())
+    }
+}
+
+impl<T: Copy + 'static> DeviceData for CudaBuffer<T> {
+    type Element = T;
+
+    fn read(&self) -> ReadRequest<'_, T> {
+        ReadRequest::new(&self.domain, 0, self.len)
+    }
+
+    fn write(&mut self) -> WriteRequest<'_, T> {
+        WriteRequest::new(&self.domain, 0, self.len)
+    }
+}
+
+impl<T> CudaBuffer<T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// The device of the memory.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.domain.device()
+    }
+
+    /// The identity of the value, never reused.
+    #[must_use]
+    pub fn domain_id(&self) -> DomainId {
+        self.domain.id()
+    }
+
+    pub(crate) fn into_domain(self) -> Domain {
+        self.domain
+    }
+
+    /// The memory and what may still use it.
+    ///
+    /// # Errors
+    /// [`BufferError::Held`] and [`BufferError::Access`], with the buffer.
+    pub(crate) fn into_allocation(
+        self,
+    ) -> Result<(Option<Allocation>, Vec<Completion>), (Self, BufferError)> {
+        let Self { domain, len, .. } = self;
+        match domain.into_allocation() {
+            Ok((allocation, outstanding)) => Ok((allocation, outstanding.into_vec())),
+            Err((domain, error)) => Err((
+                Self {
+                    domain,
+                    len,
+                    elements: PhantomData,
+                },
+                error,
+            )),
+        }
+    }
+}
+
+impl<T> fmt::Debug for CudaBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaBuffer")
+            .field("domain", &self.domain_id())
+            .field("device", self.device())
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! What every kind of device data can do: be accessed, copied and filled.
+
+use crate::access::{ReadAccess, WriteAccess};
+use crate::acquire::{ReadRequest, WriteRequest};
+use crate::pinned::PinnedBuffer;
+use crate::{BufferResult, transfer};
+use bytemuck::{AnyBitPattern, NoUninit, Pod};
+use cuda_runtime::Stream;
+
+/// Contiguous elements in device memory with a ledger: buffers, carved arrays, tensors.
+///
+/// | | from | to |
+/// |---|---|---|
+/// | device data, ordered on a stream | [`copy_from`](Self::copy_from) | |
+/// | page-locked memory, ordered on a stream | [`copy_from_pinned`](Self::copy_from_pinned) | [`copy_to_pinned`](Self::copy_to_pinned) |
+/// | ordinary memory, waiting on the host | [`copy_from_slice`](Self::copy_from_slice) | [`copy_to_slice`](Self::copy_to_slice), [`to_vec`](Self::to_vec) |
+pub trait DeviceData {
+    /// The element type.
+    type Element: Copy + 'static;
+
+    /// A read access, to be acquired alone or with others.
+    fn read(&self) -> ReadRequest<'_, Self::Element>;
+
+    /// A write access, to be acquired alone or with others.
+    fn write(&mut self) -> WriteRequest<'_, Self::Element>;
+
+    /// Reads, ordered on `stream` after the latest write.
+    ///
+    /// # Errors
+    /// [`BufferError::Access`](crate::BufferError::Access) when somebody holds a write access; a failed wait.
+    #[track_caller]
+    fn read_synchronized_with(
+        &self,
+        stream: &Stream,
+    ) -> BufferResult<ReadAccess<'_, Self::Element>> {
+        self.read().synchronized_with(stream)
+    }
+
+    /// Writes, ordered on `stream` after the latest write and all reads since.
+    ///
+    /// # Errors
+    /// [`BufferError::Access`](crate::BufferError::Access) when somebody holds an access; a failed wait.
+    #[track_caller]
+    fn write_synchronized_with(
+        &mut self,
+        stream: &Stream,
+    ) -> BufferResult<WriteAccess<'_, Self::Element>> {
+        self.write().synchronized_with(stream)
+    }
+
+    /// Queues a copy of `src`, of the same length and on the same device, on `stream`.
+    ///
+    /// # Errors
+    /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.
+    #[track_caller]
+    fn copy_from<S>(&mut self, src: &S, stream: &Stream) -> BufferResult<()>
+    where
+        S: DeviceData<Element = Self::Element> + ?Sized,
+    {
+        transfer::copy(stream, self.write(), src.read())
+    }
+
+    /// Queues a copy of page-locked memory of the same length on `stream`. The memory stays alive and unchanged until
+    /// the copy is done.
+    ///
+    /// # Errors
+    /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.
+    #[track_caller]
+    fn copy_from_pinned(
+        &mut self,
+        src: &PinnedBuffer<Self::Element>,
+        stream: &Stream,
+    ) -> BufferResult<()>
+    where
+        Self::Element: Pod,
+    {
+        transfer::copy_in(stream, self.write(), src)
+    }
+
+    /// Queues a copy to page-locked memory of the same length on `stream`.
+    ///
+    /// # Errors
+    /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.
+    #[track_caller]
+    fn copy_to_pinned(
+        &self,
+        dst: &mut PinnedBuffer<Self::Element>,
+        stream: &Stream,
+    ) -> BufferResult<()>
+    where
+        Self::Element: Pod,
+    {
+        transfer::copy_out(stream, dst, self.read())
+    }
+
+    /// Copies ordinary host memory of the same length, on the device's own transfer stream, and waits on the host until
+    /// the copy is done.
+    ///
+    /// # Errors
+    /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch);
+    /// [`RuntimeError::CaptureActive`](cuda_runtime::RuntimeError::CaptureActive) while this thread captures; those of the
+    /// access; the driver's own.
+    #[track_caller]
+    fn copy_from_slice(&mut self, src: &[Self::Element]) -> BufferResult<()>
+    where
+        Self::Element: NoUninit,
+    {
+        transfer::upload(self.write(), src)
+    }
+
+    /// Copies to ordinary host memory of the same length, on the device's own transfer stream, and waits on the host
+    /// until the copy is done.
+    ///
+    /// # Errors
+    /// As for [`copy_from_slice`](Self::copy_from_slice).
+    #[track_caller]
+    fn copy_to_slice(&self, dst: &mut [Self::Element]) -> BufferResult<()>
+    where
+        Self::Element: AnyBitPattern + NoUninit,
+    {
+        transfer::download(dst, self.read())
+    }
+
+    /// The elements, in ordinary host memory. Waits on the host.
+    ///
+    /// # Errors
+    /// As for [`copy_from_slice`](Self::copy_from_slice).
+    #[track_caller]
+    fn to_vec(&self) -> BufferResult<Vec<Self::Element>>
+    where
+        Self::Element: AnyBitPattern + NoUninit,
+    {
+        let mut values = vec![bytemuck::Zeroable::zeroed(); self.read().len()];
+        self.copy_to_slice(&mut values)?;
+        Ok(values)
+    }
+
+    /// Queues a fill of every byte on `stream`.
+    ///
+    /// # Errors
+    /// Those of the access; the driver's own.
+    #[track_caller]
+    fn fill_bytes(&mut self, stream: &Stream, byte: u8) -> BufferResult<()> {
+        transfer::fill_bytes(stream, self.write(), byte)
+    }
+
+    /// Queues a fill of every element on `stream`, for values of 1, 2 or 4 bytes, or that repeat these.
+    ///
+    /// # Errors
+    /// [`BufferError::FillPattern`](crate::BufferError::FillPattern) for other values; those of the access; the driver's own.
+    #[track_caller]
+    fn fill(&mut self, stream: &Stream, value: Self::Element) -> BufferResult<()>
+    where
+        Self::Element: NoUninit,
+    {
+        transfer::fill(stream, self.write(), value)
+    }
+}

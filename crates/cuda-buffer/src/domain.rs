@@ -1,0 +1,202 @@
+//! Completion domains: logical values with a ledger of their own, whatever memory they live in.
+
+use crate::arena::CarveDomain;
+use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
+use crate::{AccessError, BufferError, BufferResult};
+use cuda_driver::DevicePtr;
+use cuda_runtime::{Allocation, Completion, Device, StreamId};
+use parking_lot::Mutex;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The identity of a logical value, never reused in a process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DomainId(u64);
+
+impl DomainId {
+    pub(crate) fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The identity as a number, for reports.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// A logical value: memory of its own, or a carve of an arena. Clones are handles of the same value.
+#[derive(Clone, Debug)]
+pub enum Domain {
+    Owned(Arc<OwnedDomain>),
+    Carve(CarveDomain),
+}
+
+/// A value with memory of its own.
+#[derive(Debug)]
+pub struct OwnedDomain {
+    id: DomainId,
+    device: Device,
+    memory: Memory,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// A value of zero length has none.
+    Empty,
+    /// Taken out when the value ends or becomes an arena.
+    Device(Option<Allocation>),
+    Pinned(PinnedMemory),
+}
+
+/// Page-locked memory. It is touched by copies that a ledger orders, and by the host under a token.
+#[derive(Debug)]
+pub(crate) struct PinnedMemory {
+    pub(crate) address: NonNull<u8>,
+    pub(crate) bytes: usize,
+}
+
+// SAFETY: the address is of memory that this value owns; all access to it goes through the ledger's tokens.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedMemory {}
+
+impl Domain {
+    pub(crate) fn owned(device: &Device, memory: Memory, first_use: Option<Completion>) -> Self {
+        Self::Owned(Arc::new(OwnedDomain {
+            id: DomainId::fresh(),
+            device: device.clone(),
+            memory,
+            ledger: Mutex::new(Ledger::after(first_use)),
+        }))
+    }
+
+    pub(crate) fn id(&self) -> DomainId {
+        match self {
+            Self::Owned(owned) => owned.id,
+            Self::Carve(carve) => carve.id(),
+        }
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        match self {
+            Self::Owned(owned) => &owned.device,
+            Self::Carve(carve) => carve.device(),
+        }
+    }
+
+    /// The base address on the device; null for a value of zero length and for page-locked memory.
+    pub(crate) fn address(&self) -> DevicePtr {
+        match self {
+            Self::Owned(owned) => match &owned.memory {
+                Memory::Device(Some(allocation)) => allocation.address(),
+                Memory::Device(None) | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
+            },
+            Self::Carve(carve) => carve.address(),
+        }
+    }
+
+    /// The address on the host; dangling but aligned to 256 for a value of zero length.
+    pub(crate) fn host_address(&self) -> NonNull<u8> {
+        match self {
+            Self::Owned(owned) if let Memory::Pinned(memory) = &owned.memory => memory.address,
+            _ => NonNull::without_provenance(std::num::NonZero::new(256).expect("256 is not zero")),
+        }
+    }
+
+    /// Takes a token and copies what must come first.
+    pub(crate) fn begin(
+        &self,
+        kind: AccessKind,
+        stream: Option<StreamId>,
+        since: &'static Location<'static>,
+    ) -> Result<(Token, Predecessors), AccessError> {
+        self.with_ledger(|ledger| ledger.begin(kind, stream, since))
+    }
+
+    /// Publishes and returns the token, in one step.
+    pub(crate) fn end(&self, token: Token, done: Option<Completion>) {
+        self.with_ledger(|ledger| ledger.end(token, done));
+    }
+
+    pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
+        match self {
+            Self::Owned(owned) => f(&mut owned.ledger.lock()),
+            Self::Carve(carve) => carve.with_ledger(f),
+        }
+    }
+
+    /// The device memory and what may still use it, when nobody else holds the value.
+    pub(crate) fn into_allocation(
+        self,
+    ) -> Result<(Option<Allocation>, Predecessors), (Self, BufferError)> {
+        let held = |owned| {
+            let holders = Arc::strong_count(&owned).saturating_sub(1).max(1);
+            (Self::Owned(owned), BufferError::Held { holders })
+        };
+        let Self::Owned(mut owned) = self else {
+            return Err((self, BufferError::Held { holders: 1 }));
+        };
+        let Some(sole) = Arc::get_mut(&mut owned) else {
+            return Err(held(owned));
+        };
+        let ledger = sole.ledger.get_mut();
+        if let Err(error) = ledger.check(AccessKind::Write) {
+            return Err((Self::Owned(owned), error.into()));
+        }
+        let outstanding = ledger.take_outstanding();
+        let allocation = match &mut sole.memory {
+            Memory::Device(allocation) => allocation.take(),
+            Memory::Empty | Memory::Pinned(_) => None,
+        };
+        Ok((allocation, outstanding))
+    }
+}
+
+impl Drop for OwnedDomain {
+    /// Gives the memory back after its last use. An access that is still held was forgotten: its work may go on
+    /// for ever, so the memory is leaked and counted.
+    fn drop(&mut self) {
+        let ledger = self.ledger.get_mut();
+        let forgotten = ledger.held() > 0;
+        let outstanding = ledger.take_outstanding();
+        match &mut self.memory {
+            Memory::Empty | Memory::Device(None) => {}
+            Memory::Device(allocation) => match allocation.take() {
+                // An allocation that merely drops is leaked and counted.
+                Some(allocation) if forgotten => drop(allocation),
+                Some(allocation) => allocation.reclaim(outstanding),
+                None => {}
+            },
+            Memory::Pinned(memory) if forgotten => self.device.count_leak(memory.bytes),
+            Memory::Pinned(memory) => {
+                // SAFETY: the memory was made by `host_alloc` of this device, all its uses are in `outstanding`,
+                // and nobody refers to it any more.
+                unsafe {
+                    self.device
+                        .free_pinned(memory.address, memory.bytes, outstanding);
+                }
+            }
+        }
+    }
+}
+
+/// The byte count of `len` elements of type `T`.
+pub(crate) fn byte_count<T>(len: usize) -> BufferResult<usize> {
+    const {
+        assert!(
+            size_of::<T>() > 0,
+            "elements of zero size need no device memory"
+        )
+    };
+    len.checked_mul(size_of::<T>())
+        .filter(|&bytes| bytes <= isize::MAX as usize)
+        .ok_or(BufferError::SizeOverflow {
+            len,
+            element_bytes: size_of::<T>(),
+        })
+}

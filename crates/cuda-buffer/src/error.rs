@@ -1,0 +1,191 @@
+//! What buffers report.
+
+use crate::ledger::AccessKind;
+use cuda_driver::LaunchError;
+use cuda_runtime::{RuntimeError, StreamId};
+use std::fmt;
+use std::ops::Range;
+use std::panic::Location;
+
+/// An error of a buffer operation. Nothing has changed when one is returned, unless it says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BufferError {
+    /// The runtime or the driver failed.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+
+    /// The launch does not fit the kernel or the device.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+
+    /// Somebody holds an access that excludes this one.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+
+    /// The byte count does not fit.
+    #[error("{len} elements of {element_bytes} bytes are more than {max} bytes", max = isize::MAX)]
+    SizeOverflow {
+        /// Elements asked for.
+        len: usize,
+        /// Size of one, in bytes.
+        element_bytes: usize,
+    },
+
+    /// A range reaches past the end.
+    #[error("elements {start}..{end} are not within {len}")]
+    OutOfBounds {
+        /// First element.
+        start: usize,
+        /// One past the last element.
+        end: usize,
+        /// Elements there are.
+        len: usize,
+    },
+
+    /// Source and destination differ in length.
+    #[error("{src} elements can't be copied to {dst}")]
+    LengthMismatch {
+        /// Elements of the source.
+        src: usize,
+        /// Elements of the destination.
+        dst: usize,
+    },
+
+    /// A guard was used with a stream that it is not synchronised with.
+    #[error("a guard synchronised with stream {guard} was used on stream {stream}: acquire it on that stream", guard = guard.number(), stream = stream.number())]
+    WrongStream {
+        /// The guard's stream.
+        guard: StreamId,
+        /// The stream of the operation.
+        stream: StreamId,
+    },
+
+    /// A kernel writes where the guard only reads.
+    #[error(
+        "argument {argument} of kernel {kernel} is written, but the guard given for it only reads"
+    )]
+    ReadOnlyOperand {
+        /// The kernel.
+        kernel: &'static str,
+        /// Position of the argument, from 0.
+        argument: usize,
+    },
+
+    /// A kernel takes elements of another size than the guard's.
+    #[error("argument {argument} of kernel {kernel} has elements of {expected} bytes, not {given}")]
+    OperandType {
+        /// The kernel.
+        kernel: &'static str,
+        /// Position of the argument, from 0.
+        argument: usize,
+        /// Size of the kernel's element, in bytes.
+        expected: usize,
+        /// Size of the guard's element, in bytes.
+        given: usize,
+    },
+
+    /// A kernel reaches past the memory of a guard.
+    #[error(
+        "argument {argument} of kernel {kernel} is touched from byte {first} to {end}, but {bytes} bytes are guarded"
+    )]
+    OperandBounds {
+        /// The kernel.
+        kernel: &'static str,
+        /// Position of the argument, from 0.
+        argument: usize,
+        /// First byte touched.
+        first: i64,
+        /// One past the last byte touched.
+        end: i64,
+        /// Bytes guarded.
+        bytes: u64,
+    },
+
+    /// A graph's replay would write arena bytes where an eager carve is alive.
+    #[error(
+        "the graph uses bytes {graph:?} of the arena, where a carve of bytes {carve:?} is alive: end its frame before the launch"
+    )]
+    ArenaInUse {
+        /// Bytes that the graph uses.
+        graph: Range<usize>,
+        /// Bytes of the carve.
+        carve: Range<usize>,
+    },
+
+    /// Work on page-locked memory is not done yet.
+    #[error(
+        "{copies} copies still use the page-locked memory: wait for them, or use the waiting form"
+    )]
+    Busy {
+        /// Number of copies.
+        copies: usize,
+    },
+
+    /// A fill repeats 1, 2 or 4 bytes, and the value is none of these.
+    #[error(
+        "a fill can't repeat this {element_bytes}-byte value: only values of 1, 2 or 4 bytes, or that repeat these"
+    )]
+    FillPattern {
+        /// Size of the value, in bytes.
+        element_bytes: usize,
+    },
+
+    /// The capture ended with guards alive, so that their work has no known end.
+    #[error(
+        "the capture ended while {guards} guards of it were alive: release them inside the capture"
+    )]
+    GuardsAlive {
+        /// Number of guards.
+        guards: usize,
+    },
+
+    /// The buffer is held by somebody else, such as a graph.
+    #[error("the buffer is still held by {holders} others, such as graphs: drop them first")]
+    Held {
+        /// Number of other holders.
+        holders: usize,
+    },
+}
+
+/// The result of a buffer operation.
+pub type BufferResult<T> = Result<T, BufferError>;
+
+/// Who holds an access that excludes another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccessError {
+    /// What was asked for.
+    pub wanted: AccessKind,
+    /// What is held.
+    pub held: AccessKind,
+    /// By how many guards.
+    pub holders: usize,
+    /// The stream of the first of them; `None` for an access of the host.
+    pub stream: Option<StreamId>,
+    /// Where the first of them was acquired.
+    pub since: &'static Location<'static>,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            wanted,
+            held,
+            holders,
+            stream,
+            since,
+        } = self;
+        write!(
+            f,
+            "can't {wanted} the buffer: {holders} guard(s) {held} it, since {since}"
+        )?;
+        match stream {
+            Some(stream) => write!(f, " on stream {}", stream.number()),
+            None => write!(f, " on the host"),
+        }?;
+        write!(f, "; release them first (a forgotten guard holds for ever)")
+    }
+}
+
+impl std::error::Error for AccessError {}

@@ -1,0 +1,210 @@
+//! Launching kernels with guards instead of pointers.
+
+use crate::access::{ReadAccess, WriteAccess};
+use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::{BufferError, BufferResult};
+use bytemuck::NoUninit;
+use cuda_driver::{Argument, CallSite, DevicePtr, LaunchConfig, LaunchError, Param};
+use cuda_runtime::{Kernel, Stream, StreamId};
+
+/// What an argument contributes to a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    argument: Argument,
+    memory: Option<OperandMemory>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OperandMemory {
+    bytes: u64,
+    element_bytes: usize,
+    writable: bool,
+    timeline: StreamId,
+}
+
+/// An argument of a launch: a guard, a slice of one, or a plain value of at most 16 bytes.
+pub trait LaunchArg {
+    /// What the argument contributes.
+    fn operand(self) -> Operand;
+}
+
+impl<T: NoUninit> LaunchArg for T {
+    fn operand(self) -> Operand {
+        Operand {
+            argument: Argument::scalar(self),
+            memory: None,
+        }
+    }
+}
+
+impl<T> LaunchArg for DeviceSlice<'_, T> {
+    fn operand(self) -> Operand {
+        memory::<T>(self.address(), self.len(), false, self.timeline())
+    }
+}
+
+impl<T> LaunchArg for DeviceSliceMut<'_, T> {
+    fn operand(self) -> Operand {
+        memory::<T>(self.address(), self.len(), true, self.timeline())
+    }
+}
+
+impl<T> LaunchArg for &ReadAccess<'_, T> {
+    fn operand(self) -> Operand {
+        self.as_slice().operand()
+    }
+}
+
+impl<T> LaunchArg for &WriteAccess<'_, T> {
+    fn operand(self) -> Operand {
+        self.as_slice().operand()
+    }
+}
+
+impl<T> LaunchArg for &mut WriteAccess<'_, T> {
+    fn operand(self) -> Operand {
+        self.as_slice_mut().operand()
+    }
+}
+
+fn memory<T>(address: DevicePtr, len: usize, writable: bool, timeline: StreamId) -> Operand {
+    Operand {
+        argument: Argument::Pointer(address),
+        memory: Some(OperandMemory {
+            bytes: (len * size_of::<T>()) as u64,
+            element_bytes: size_of::<T>(),
+            writable,
+            timeline,
+        }),
+    }
+}
+
+/// The arguments of a launch: a tuple of [`LaunchArg`]s.
+pub trait LaunchArgs {
+    /// Adds the operands, in order.
+    fn operands(self, into: &mut impl FnMut(Operand));
+}
+
+macro_rules! tuples {
+    ($($name:ident)+) => {
+        impl<$($name: LaunchArg),+> LaunchArgs for ($($name,)+) {
+            #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
+            fn operands(self, into: &mut impl FnMut(Operand)) {
+                let ($($name,)+) = self;
+                $(into($name.operand());)+
+            }
+        }
+    };
+}
+
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);
+tuples!(A B C D E F G H I);
+tuples!(A B C D E F G H I J);
+tuples!(A B C D E F G H I J K);
+tuples!(A B C D E F G H I J K L);
+tuples!(A B C D E F G H I J K L M);
+tuples!(A B C D E F G H I J K L M N);
+
+/// Safe launches of a [`Kernel`].
+pub trait Launch {
+    /// Queues a launch on `stream`.
+    ///
+    /// # Errors
+    /// [`BufferError::Launch`] for a configuration or arguments that don't fit; [`BufferError::WrongStream`] when a guard
+    /// is synchronised with another stream; [`BufferError::ReadOnlyOperand`], [`BufferError::OperandType`],
+    /// [`BufferError::OperandBounds`] when a guard does not cover what the kernel does; the driver's own. Nothing is
+    /// queued then.
+    fn launch(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: impl LaunchArgs,
+    ) -> BufferResult<()>;
+}
+
+impl Launch for Kernel {
+    #[track_caller]
+    fn launch(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: impl LaunchArgs,
+    ) -> BufferResult<()> {
+        let _site = CallSite::enter();
+        let mut operands = smallvec::SmallVec::<[Operand; 16]>::new();
+        args.operands(&mut |operand| operands.push(operand));
+        let arguments: smallvec::SmallVec<[Argument; 16]> =
+            operands.iter().map(|operand| operand.argument).collect();
+        config.check(self.device().properties())?;
+        check(self, stream, &operands, &arguments)?;
+        // SAFETY: the arguments fit the declaration, whose footprint lies within memory that live guards hold on
+        // this stream, with writes only where a guard allows them. The guards outlive this call, and publish a
+        // completion of the stream after it.
+        unsafe { self.launch_unordered(stream, &config, &arguments)? };
+        Ok(())
+    }
+}
+
+/// Checks that the guards cover what the kernel does.
+fn check(
+    kernel: &Kernel,
+    stream: &Stream,
+    operands: &[Operand],
+    arguments: &[Argument],
+) -> BufferResult<()> {
+    let declaration = kernel.declaration();
+    let footprint = declaration.footprint(arguments)?;
+    let kernel = declaration.name();
+    let timeline = stream.timeline();
+    for (argument, (operand, param)) in operands.iter().zip(declaration.params()).enumerate() {
+        let (Some(memory), Param::Pointer { element_bytes, .. }) = (operand.memory, *param) else {
+            continue;
+        };
+        if memory.timeline != timeline {
+            return Err(BufferError::WrongStream {
+                guard: memory.timeline,
+                stream: timeline,
+            });
+        }
+        if memory.element_bytes != element_bytes {
+            return Err(BufferError::OperandType {
+                kernel,
+                argument,
+                expected: element_bytes,
+                given: memory.element_bytes,
+            });
+        }
+    }
+    for region in footprint.regions() {
+        let argument = region.param;
+        let memory = operands[argument]
+            .memory
+            .ok_or(LaunchError::Declaration { kernel })?;
+        if region.access.writes() && !memory.writable {
+            return Err(BufferError::ReadOnlyOperand { kernel, argument });
+        }
+        let end = (region.rows - 1)
+            .checked_mul(region.pitch_bytes)
+            .and_then(|start| start.checked_add(region.width_bytes))
+            .and_then(|end| i64::try_from(end).ok())
+            .and_then(|end| end.checked_add(region.offset_bytes))
+            .unwrap_or(i64::MAX);
+        if region.offset_bytes < 0 || end as u64 > memory.bytes {
+            return Err(BufferError::OperandBounds {
+                kernel,
+                argument,
+                first: region.offset_bytes,
+                end,
+                bytes: memory.bytes,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Page-locked host memory with a ledger of its own.
+
+use crate::domain::{Domain, Memory, PinnedMemory, byte_count};
+use crate::ledger::{AccessKind, Predecessors, Token};
+use crate::{BufferError, BufferResult};
+use bytemuck::Pod;
+use cuda_driver::CallSite;
+use cuda_runtime::{Completion, Device};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+
+/// Page-locked host memory, zero at first. Asynchronous copies from and to it are truly asynchronous.
+///
+/// Its ledger orders copies and the host: a copy under way keeps the memory alive, and the host reaches it only when
+/// nothing conflicts.
+///
+/// | | at once, or [`BufferError::Busy`] | waits |
+/// |---|---|---|
+/// | read | [`try_host_read`](Self::try_host_read) | [`host_read`](Self::host_read) |
+/// | write | [`try_host_write`](Self::try_host_write) | [`host_write`](Self::host_write) |
+pub struct PinnedBuffer<T> {
+    domain: Domain,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Pod> PinnedBuffer<T> {
+    /// Page-locked memory for `len` elements, all zero. No elements make no driver call.
+    ///
+    /// # Errors
+    /// [`BufferError::SizeOverflow`]; [`RuntimeError::CaptureActive`](cuda_runtime::RuntimeError::CaptureActive) while this
+    /// thread captures; the driver's own.
+    #[track_caller]
+    pub fn new(device: &Device, len: usize) -> BufferResult<Self> {
+        let _site = CallSite::enter();
+        let bytes = byte_count::<T>(len)?;
+        let memory = match bytes {
+            0 => Memory::Empty,
+            _ => {
+                let address = device.allocate_pinned(bytes)?;
+                // SAFETY: the allocation has that many bytes, and nobody else knows it.
+                unsafe { address.as_ptr().write_bytes(0, bytes) };
+                Memory::Pinned(PinnedMemory { address, bytes })
+            }
+        };
+        Ok(Self {
+            domain: Domain::owned(device, memory, None),
+            len,
+            elements: PhantomData,
+        })
+    }
+
+    /// Reads on the host. Waits until no copy writes the memory.
+    ///
+    /// # Errors
+    /// [`BufferError::Access`] when somebody holds a write access; errors of the work waited for.
+    #[track_caller]
+    pub fn host_read(&self) -> BufferResult<HostReadAccess<'_, T>> {
+        let _site = CallSite::enter();
+        HostAccess::begin(self, AccessKind::Read, wait).map(HostReadAccess)
+    }
+
+    /// Reads on the host, if no copy writes the memory.
+    ///
+    /// # Errors
+    /// [`BufferError::Busy`] when a copy does; [`BufferError::Access`] when somebody holds a write access.
+    #[track_caller]
+    pub fn try_host_read(&self) -> BufferResult<HostReadAccess<'_, T>> {
+        let _site = CallSite::enter();
+        HostAccess::begin(self, AccessKind::Read, busy).map(HostReadAccess)
+    }
+
+    /// Writes on the host. Waits until no copy uses the memory.
+    ///
+    /// # Errors
+    /// [`BufferError::Access`] when somebody holds an access; errors of the work waited for.
+    #[track_caller]
+    pub fn host_write(&mut self) -> BufferResult<HostWriteAccess<'_, T>> {
+        let _site = CallSite::enter();
+        HostAccess::begin(self, AccessKind::Write, wait).map(HostWriteAccess)
+    }
+
+    /// Writes on the host, if no copy uses the memory.
+    ///
+    /// # Errors
+    /// [`BufferError::Busy`] when a copy does; [`BufferError::Access`] when somebody holds an access.
+    #[track_caller]
+    pub fn try_host_write(&mut self) -> BufferResult<HostWriteAccess<'_, T>> {
+        let _site = CallSite::enter();
+        HostAccess::begin(self, AccessKind::Write, busy).map(HostWriteAccess)
+    }
+}
+
+impl<T> PinnedBuffer<T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+}
+
+impl<T> fmt::Debug for PinnedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedBuffer")
+            .field("domain", &self.domain.id())
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+fn wait(copies: &Predecessors) -> BufferResult<()> {
+    Ok(Completion::wait_all(copies)?)
+}
+
+fn busy(copies: &Predecessors) -> BufferResult<()> {
+    let mut unfinished = 0;
+    for copy in copies {
+        unfinished += usize::from(!copy.is_complete()?);
+    }
+    match unfinished {
+        0 => Ok(()),
+        copies => Err(BufferError::Busy { copies }),
+    }
+}
+
+/// A live access of the host, which holds a token like any other.
+struct HostAccess<'a, T> {
+    domain: &'a Domain,
+    token: Token,
+    len: usize,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T> HostAccess<'a, T> {
+    fn begin(
+        buffer: &'a PinnedBuffer<T>,
+        kind: AccessKind,
+        finish: impl FnOnce(&Predecessors) -> BufferResult<()>,
+    ) -> BufferResult<Self> {
+        let since = CallSite::current().unwrap_or_else(Location::caller);
+        let (token, copies) = buffer.domain.begin(kind, None, since)?;
+        let access = Self {
+            domain: &buffer.domain,
+            token,
+            len: buffer.len,
+            elements: PhantomData,
+        };
+        // On an error the access drops, and the token is back.
+        finish(&copies)?;
+        Ok(access)
+    }
+
+    fn first(&self) -> *mut T {
+        self.domain.host_address().as_ptr().cast()
+    }
+}
+
+impl<T> Drop for HostAccess<'_, T> {
+    fn drop(&mut self) {
+        self.domain.end(self.token, None);
+    }
+}
+
+/// A read access of the host to page-locked memory.
+#[must_use = "the access ends when this value drops"]
+pub struct HostReadAccess<'a, T>(HostAccess<'a, T>);
+
+/// A write access of the host to page-locked memory.
+#[must_use = "the access ends when this value drops"]
+pub struct HostWriteAccess<'a, T>(HostAccess<'a, T>);
+
+impl<T: Pod> Deref for HostReadAccess<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the memory has that many elements, initialised at its allocation, of a type that any bytes are a
+        // value of; the token excludes writers while this value lives, and earlier copies into it are done.
+        unsafe { std::slice::from_raw_parts(self.0.first(), self.0.len) }
+    }
+}
+
+impl<T: Pod> Deref for HostWriteAccess<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: as for reading.
+        unsafe { std::slice::from_raw_parts(self.0.first(), self.0.len) }
+    }
+}
+
+impl<T: Pod> DerefMut for HostWriteAccess<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as for reading; the token excludes everybody else while this value lives, and earlier copies from
+        // and into the memory are done.
+        unsafe { std::slice::from_raw_parts_mut(self.0.first(), self.0.len) }
+    }
+}
+
+macro_rules! debug {
+    ($($name:ident)+) => { $(
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).field("len", &self.0.len).finish_non_exhaustive()
+            }
+        }
+    )+ };
+}
+
+debug!(HostReadAccess HostWriteAccess);

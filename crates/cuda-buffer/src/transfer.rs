@@ -1,0 +1,299 @@
+//! Copies and fills, ordered by the ledgers of both sides.
+
+use crate::acquire::{ReadRequest, WriteRequest};
+use crate::guard::Guard;
+use crate::ledger::AccessKind;
+use crate::pinned::PinnedBuffer;
+use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::{BufferError, BufferResult};
+use bytemuck::{AnyBitPattern, NoUninit, Pod};
+use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
+use cuda_runtime::{RuntimeError, Stream};
+use std::panic::Location;
+
+fn same_length(src: usize, dst: usize) -> BufferResult<()> {
+    match src == dst {
+        true => Ok(()),
+        false => Err(BufferError::LengthMismatch { src, dst }),
+    }
+}
+
+/// Runs one operation under several accesses, with one completion for all.
+///
+/// # Safety
+/// `operation` queues on the stream it is given only, and touches only memory of the domains, as their kinds allow.
+#[track_caller]
+unsafe fn operate<const N: usize>(
+    stream: &Stream,
+    wanted: [(&crate::domain::Domain, AccessKind); N],
+    operation: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+) -> BufferResult<()> {
+    let since = CallSite::current().unwrap_or_else(Location::caller);
+    let mut guards = Guard::acquire_all(wanted, stream, since)?;
+    // SAFETY: the caller's promise; the guards order the operation with every other use of the memory.
+    let queued = unsafe { stream.enqueue(operation) };
+    match queued.and_then(|()| stream.record()) {
+        Ok(done) => {
+            for guard in guards {
+                guard.publish(done.clone());
+            }
+            Ok(())
+        }
+        Err(error) => {
+            // Nothing was queued, or the failed record has synchronised the stream or poisoned the device.
+            guards.iter_mut().for_each(Guard::fail);
+            Err(error.into())
+        }
+    }
+}
+
+fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr {
+    // Within an allocation, so it does not wrap.
+    DevicePtr(domain.address().0 + offset_bytes)
+}
+
+#[track_caller]
+pub(crate) fn copy<T: Copy + 'static>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    src: ReadRequest<'_, T>,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    same_length(src.len, dst.len)?;
+    stream.check_device(dst.domain.device())?;
+    stream.check_device(src.domain.device())?;
+    if dst.len == 0 {
+        return Ok(());
+    }
+    let device = stream.device().id();
+    let (to, from) = (
+        at(dst.domain, dst.offset_bytes),
+        at(src.domain, src.offset_bytes),
+    );
+    let bytes = dst.len * size_of::<T>();
+    let wanted = [
+        (dst.domain, AccessKind::Write),
+        (src.domain, AccessKind::Read),
+    ];
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: both ranges lie within their domains, which are different ones: the same would be refused.
+        unsafe { driver.copy_device_async(device, to, from, bytes, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, wanted, queue) }
+}
+
+#[track_caller]
+pub(crate) fn copy_in<T: Pod>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    src: &PinnedBuffer<T>,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    same_length(src.len(), dst.len)?;
+    stream.check_device(dst.domain.device())?;
+    if dst.len == 0 {
+        return Ok(());
+    }
+    let device = stream.device().id();
+    let to = at(dst.domain, dst.offset_bytes);
+    let from = src.domain().host_address().as_ptr();
+    let bytes = dst.len * size_of::<T>();
+    let wanted = [
+        (dst.domain, AccessKind::Write),
+        (src.domain(), AccessKind::Read),
+    ];
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: both ranges lie within their domains; the ledger of the page-locked memory keeps it alive and unchanged
+        // until the copy is done, and a graph that captures the copy keeps it alive for its replays.
+        unsafe { driver.copy_to_device_async(device, to, from, bytes, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, wanted, queue) }
+}
+
+#[track_caller]
+pub(crate) fn copy_out<T: Pod>(
+    stream: &Stream,
+    dst: &mut PinnedBuffer<T>,
+    src: ReadRequest<'_, T>,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    same_length(src.len, dst.len())?;
+    stream.check_device(src.domain.device())?;
+    if src.len == 0 {
+        return Ok(());
+    }
+    let device = stream.device().id();
+    let to = dst.domain().host_address().as_ptr();
+    let from = at(src.domain, src.offset_bytes);
+    let bytes = src.len * size_of::<T>();
+    let wanted = [
+        (dst.domain(), AccessKind::Write),
+        (src.domain, AccessKind::Read),
+    ];
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: as in `copy_in`, with the page-locked memory untouched by the host until the copy is done.
+        unsafe { driver.copy_to_host_async(device, to, from, bytes, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, wanted, queue) }
+}
+
+/// An operation on the transfer stream that uses ordinary host memory: it is over when this returns.
+///
+/// # Safety
+/// As for [`operate`].
+#[track_caller]
+unsafe fn operate_and_wait(
+    wanted: (&crate::domain::Domain, AccessKind),
+    operation: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+) -> BufferResult<()> {
+    let device = wanted.0.device();
+    let stream = device.transfer_stream();
+    // SAFETY: the caller's promise.
+    let queued = unsafe { operate(&stream, [wanted], operation) };
+    // Also after an error: whatever was queued must not outlive the caller's borrow of the host memory.
+    let waited = stream.synchronize();
+    if let Err(RuntimeError::Driver(error)) = waited {
+        device.poison(error);
+    }
+    queued?;
+    Ok(waited?)
+}
+
+#[track_caller]
+pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    same_length(src.len(), dst.len)?;
+    cuda_runtime::refuse_in_capture("copying from ordinary host memory")?;
+    if src.is_empty() {
+        return Ok(());
+    }
+    let device = dst.domain.device().id();
+    let to = at(dst.domain, dst.offset_bytes);
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: the range lies within the domain; `src` is borrowed until the copy is over.
+        unsafe {
+            driver.copy_to_device_async(device, to, src.as_ptr().cast(), size_of_val(src), raw)
+        }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate_and_wait((dst.domain, AccessKind::Write), queue) }
+}
+
+#[track_caller]
+pub(crate) fn download<T: Copy + AnyBitPattern>(
+    dst: &mut [T],
+    src: ReadRequest<'_, T>,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    same_length(src.len, dst.len())?;
+    cuda_runtime::refuse_in_capture("copying to ordinary host memory")?;
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let device = src.domain.device().id();
+    let from = at(src.domain, src.offset_bytes);
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: the range lies within the domain; `dst` is borrowed until the copy is over, and any bytes are a `T`.
+        unsafe {
+            driver.copy_to_host_async(device, dst.as_mut_ptr().cast(), from, size_of_val(dst), raw)
+        }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate_and_wait((src.domain, AccessKind::Read), queue) }
+}
+
+#[track_caller]
+pub(crate) fn fill_bytes<T: Copy + 'static>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    byte: u8,
+) -> BufferResult<()> {
+    let count = dst.len * size_of::<T>();
+    fill_pattern(stream, dst, Pattern::U8(byte), count)
+}
+
+#[track_caller]
+pub(crate) fn fill<T: Copy + NoUninit>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    value: T,
+) -> BufferResult<()> {
+    let bytes = bytemuck::bytes_of(&value);
+    let pattern = pattern_of(bytes).ok_or(BufferError::FillPattern {
+        element_bytes: bytes.len(),
+    })?;
+    let count = dst.len * size_of::<T>() / pattern.bytes();
+    fill_pattern(stream, dst, pattern, count)
+}
+
+/// The shortest pattern that the bytes repeat.
+fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
+    let repeats =
+        |n: usize| bytes.len().is_multiple_of(n) && bytes.chunks(n).all(|c| c == &bytes[..n]);
+    if repeats(1) {
+        return Some(Pattern::U8(bytes[0]));
+    }
+    if repeats(2) {
+        return Some(Pattern::U16(bytemuck::pod_read_unaligned(&bytes[..2])));
+    }
+    repeats(4).then(|| Pattern::U32(bytemuck::pod_read_unaligned(&bytes[..4])))
+}
+
+#[track_caller]
+fn fill_pattern<T>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    pattern: Pattern,
+    count: usize,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    stream.check_device(dst.domain.device())?;
+    if dst.len == 0 {
+        return Ok(());
+    }
+    let device = stream.device().id();
+    let to = at(dst.domain, dst.offset_bytes);
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: the range lies within the domain.
+        unsafe { driver.fill_async(device, to, pattern, count, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, [(dst.domain, AccessKind::Write)], queue) }
+}
+
+/// Queues a copy between slices of accesses that are already held on `stream`.
+///
+/// # Errors
+/// [`BufferError::LengthMismatch`]; [`BufferError::WrongStream`] when an access is of another stream; the driver's own.
+#[track_caller]
+pub fn copy_slice<T: Copy + 'static>(
+    stream: &Stream,
+    dst: DeviceSliceMut<'_, T>,
+    src: DeviceSlice<'_, T>,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    same_length(src.len(), dst.len())?;
+    let timeline = stream.timeline();
+    for guard in [dst.timeline(), src.timeline()] {
+        if guard != timeline {
+            return Err(BufferError::WrongStream {
+                guard,
+                stream: timeline,
+            });
+        }
+    }
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let device = stream.device().id();
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: the slices are of live accesses on this stream, and a mutable one overlaps no other.
+        unsafe { driver.copy_device_async(device, dst.address(), src.address(), dst.bytes(), raw) }
+    };
+    // SAFETY: `queue` queues that one copy, on the stream it is given.
+    unsafe { stream.enqueue(queue)? };
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Capture sessions: bound to their thread, one per thread, owning every stream that joins.
+
+use crate::core::DeviceCore;
+use crate::device::Device;
+use crate::graph::Graph;
+use crate::stream::Stream;
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CallSite, CaptureMode, CaptureStatus, Driver, EventFlags, RawEvent};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Session>>> = const { RefCell::new(None) };
+    /// Whether `CURRENT` is set: the check on every hot path.
+    static OPEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The session that is open on this thread.
+#[must_use]
+pub fn current() -> Option<Rc<Session>> {
+    if !OPEN.get() {
+        return None;
+    }
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Fails when a capture is open on this thread.
+///
+/// # Errors
+/// [`RuntimeError::CaptureActive`], which names what was refused.
+pub fn refuse(what: &'static str) -> RuntimeResult<()> {
+    if OPEN.get() {
+        return Err(RuntimeError::CaptureActive { what });
+    }
+    Ok(())
+}
+
+/// Makes calls that would invalidate a strict capture of this thread, but concern none of its streams.
+pub(crate) fn relaxed<T>(driver: &dyn Driver, calls: impl FnOnce(&dyn Driver) -> T) -> T {
+    if !OPEN.get() {
+        return calls(driver);
+    }
+    let Ok(strict) = driver.exchange_capture_mode(CaptureMode::Relaxed) else {
+        return calls(driver);
+    };
+    let result = calls(driver);
+    // The exchange worked a moment ago with the same arguments; a failure leaves this thread more permissive.
+    let _ = driver.exchange_capture_mode(strict);
+    result
+}
+
+/// What an open capture knows: its streams, what its graph must keep alive, and the first failure.
+pub struct Session {
+    number: u64,
+    device: Device,
+    streams: RefCell<Vec<Stream>>,
+    events: RefCell<Vec<RawEvent>>,
+    keep: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
+    attachment: RefCell<Option<Box<dyn Any + Send>>>,
+    failure: RefCell<Option<RuntimeError>>,
+}
+
+impl Session {
+    /// The number of the capture, never reused.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The device that captures.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Makes the graph keep `object` alive.
+    pub fn keep(&self, object: Arc<dyn Any + Send + Sync>) {
+        self.keep.borrow_mut().push(object);
+    }
+
+    /// Works on the value of type `A` that the layer above keeps in the session, made on first use.
+    ///
+    /// # Panics
+    /// When the session holds a value of another type: one layer owns it.
+    pub fn with_attachment<A: Any + Send + Default, R>(&self, f: impl FnOnce(&mut A) -> R) -> R {
+        let mut attachment = self.attachment.borrow_mut();
+        let value = attachment.get_or_insert_with(|| Box::new(A::default()));
+        f(value
+            .downcast_mut()
+            .expect("the attachment of a capture has one type"))
+    }
+
+    /// Dooms the capture: its end returns the first failure.
+    pub fn doom(&self, error: &RuntimeError) {
+        self.failure
+            .borrow_mut()
+            .get_or_insert_with(|| error.clone());
+    }
+
+    pub(crate) fn new_event(&self) -> RuntimeResult<RawEvent> {
+        let core = self.core();
+        let event = core.call(|driver| driver.event_create(core.id, EventFlags::default()))?;
+        self.events.borrow_mut().push(event);
+        Ok(event)
+    }
+
+    fn core(&self) -> &Arc<DeviceCore> {
+        self.device.core()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("number", &self.number)
+            .field("streams", &self.streams)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open capture. It belongs to the thread that began it; dropping it without an end discards what was captured
+/// and leaves every stream usable.
+#[derive(Debug)]
+pub struct Capture {
+    /// `None` once ended.
+    session: Option<Rc<Session>>,
+}
+
+impl Capture {
+    /// Begins to capture what is queued on `stream`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureActive`] when this thread has a capture open; the driver's own.
+    #[track_caller]
+    pub fn begin(stream: &Stream, mode: CaptureMode) -> RuntimeResult<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        refuse("beginning another capture")?;
+        if stream.is_capturing() {
+            return Err(RuntimeError::CaptureWrongThread);
+        }
+        let _site = CallSite::enter();
+        let device = stream.device().clone();
+        let core = device.core();
+        let slot = stream.slot();
+        // Accesses begun before the capture may end in it: what they queued gets its completion now.
+        slot.record()?;
+        core.call(|driver| driver.capture_begin(core.id, slot.raw, mode))?;
+        core.capture_opened();
+        let session = Rc::new(Session {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            device: device.clone(),
+            streams: RefCell::new(vec![stream.clone()]),
+            events: RefCell::default(),
+            keep: RefCell::default(),
+            attachment: RefCell::default(),
+            failure: RefCell::default(),
+        });
+        slot.enter_capture(session.number);
+        CURRENT.set(Some(session.clone()));
+        OPEN.set(true);
+        Ok(Self {
+            session: Some(session),
+        })
+    }
+
+    /// The session, where layers above keep what they need for the graph.
+    ///
+    /// # Panics
+    /// Never before the end.
+    #[must_use]
+    pub fn session(&self) -> &Rc<Session> {
+        self.session.as_ref().expect("open until its end")
+    }
+
+    /// Makes `stream` part of the capture: its work is captured too, until the end, after what the capture's first
+    /// stream holds so far.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDevice`]; [`RuntimeError::CaptureWrongThread`] when another capture has it; the
+    /// driver's own, which doom the capture.
+    #[track_caller]
+    pub fn join(&self, stream: &Stream) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        let session = self.session();
+        stream.check_device(&session.device)?;
+        if session.streams.borrow().contains(stream) {
+            return Ok(());
+        }
+        if stream.is_capturing() {
+            return Err(RuntimeError::CaptureWrongThread);
+        }
+        let origin = session.streams.borrow()[0].clone();
+        let fork = origin.record()?;
+        let core = session.core();
+        let slot = stream.slot();
+        slot.record()?;
+        let joined = core.call(|driver| driver.stream_wait_event(core.id, slot.raw, fork.event()));
+        if let Err(error) = &joined {
+            session.doom(error);
+            return joined;
+        }
+        slot.enter_capture(session.number);
+        session.streams.borrow_mut().push(stream.clone());
+        // Within the capture the new stream is after the fork; this wait is what tells its clock.
+        slot.wait_for(&fork)
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// The first failure of the capture; the driver's own.
+    #[track_caller]
+    pub fn end(mut self) -> RuntimeResult<Captured> {
+        let _site = CallSite::enter();
+        let session = self.session.take().expect("ended once");
+        let result = join_back(&session).and_then(|()| finish(&session));
+        let attachment = session.attachment.borrow_mut().take();
+        let result = result.map(|graph| Captured { graph, attachment });
+        close(&session, result.is_ok());
+        result
+    }
+}
+
+/// What a capture leaves.
+#[derive(Debug)]
+pub struct Captured {
+    /// The executable graph.
+    pub graph: Graph,
+    attachment: Option<Box<dyn Any + Send>>,
+}
+
+impl Captured {
+    /// Takes what the layer above kept in the session apart from the graph.
+    #[must_use]
+    pub fn into_parts<A: Any + Send + Default>(self) -> (Graph, A) {
+        let attachment = self
+            .attachment
+            .and_then(|value| value.downcast().ok())
+            .map_or_else(A::default, |value| *value);
+        (self.graph, attachment)
+    }
+}
+
+/// Orders the first stream after all others, as the driver wants it before the end.
+fn join_back(session: &Session) -> RuntimeResult<()> {
+    if let Some(first) = session.failure.borrow().clone() {
+        return Err(first);
+    }
+    let streams = session.streams.borrow().clone();
+    let (origin, others) = streams.split_first().expect("a capture has a first stream");
+    for other in others {
+        origin.slot().wait_for(&other.slot().record()?)?;
+    }
+    Ok(())
+}
+
+/// Ends the capture at the driver and makes its graph executable.
+fn finish(session: &Session) -> RuntimeResult<Graph> {
+    let core = session.core();
+    let raw = session.streams.borrow()[0].slot().raw;
+    let graph = core.call(|driver| driver.capture_end(core.id, raw));
+    // The driver's capture is over either way; `close` must not end it again.
+    session.streams.borrow()[0].slot().leave_capture();
+    let graph = graph?;
+    let built = core
+        .call(|driver| driver.graph_node_count(core.id, graph))
+        .and_then(|nodes| {
+            let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;
+            Ok((nodes, exec))
+        });
+    // SAFETY: the handle is known here alone, and the executable form does not need it.
+    let destroyed = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
+    let (nodes, exec) = built?;
+    let keep = std::mem::take(&mut *session.keep.borrow_mut());
+    let graph = Graph::new(session.device.clone(), exec, nodes, keep);
+    destroyed.map(|()| graph)
+}
+
+/// Leaves every stream of the session usable and forgets the session.
+fn close(session: &Session, ended: bool) {
+    let core = session.core();
+    let streams = session.streams.take();
+    if let Some(origin) = streams.first()
+        && !ended
+        && origin.slot().is_capturing()
+    {
+        let raw = origin.slot().raw;
+        let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw));
+        if let Ok(graph) = graph {
+            // SAFETY: the handle is known here alone.
+            let _ = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
+        }
+    }
+    for stream in &streams {
+        stream.slot().leave_capture();
+    }
+    for event in session.events.take() {
+        core.destroy_event(event);
+    }
+    CURRENT.set(None);
+    OPEN.set(false);
+    core.capture_closed();
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            close(&session, false);
+        }
+    }
+}
+
+/// Whether this thread is capturing work of `device`: asks the driver when a session is open.
+///
+/// # Errors
+/// The driver's own.
+pub(crate) fn capturing(device: &Device) -> RuntimeResult<bool> {
+    let Some(session) = current() else {
+        return Ok(false);
+    };
+    if !session.device.same(device) {
+        return Ok(false);
+    }
+    let core = session.core();
+    let raw = session.streams.borrow()[0].slot().raw;
+    let status = core.call(|driver| driver.capture_status(core.id, raw))?;
+    Ok(status != CaptureStatus::None)
+}

@@ -1,0 +1,101 @@
+//! Vector clocks: which points of which streams are known to come first.
+
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Identity of one life of a stream (eager, or within one capture). Never reused in a process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamId(u64);
+
+impl StreamId {
+    pub(crate) fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The identity as a number, for reports.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// A point on a stream's timeline: its `position`-th completion, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Point {
+    /// The stream.
+    pub stream: StreamId,
+    /// Position on the stream's timeline.
+    pub position: u64,
+}
+
+/// For each stream, the latest point that is known to come first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock {
+    /// At most one entry per stream; few streams, so a scan beats a map.
+    entries: SmallVec<[Point; 8]>,
+}
+
+impl Clock {
+    pub(crate) fn covers(&self, point: Point) -> bool {
+        self.entries
+            .iter()
+            .any(|known| known.stream == point.stream && known.position >= point.position)
+    }
+
+    pub(crate) fn advance(&mut self, point: Point) {
+        match self
+            .entries
+            .iter_mut()
+            .find(|known| known.stream == point.stream)
+        {
+            Some(known) => known.position = known.position.max(point.position),
+            None => self.entries.push(point),
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Clock) {
+        for &point in &other.entries {
+            self.advance(point);
+        }
+    }
+
+    /// Takes over the entries of `other`, keeping the allocation.
+    pub(crate) fn copy_from(&mut self, other: &Clock) {
+        self.entries.clear();
+        self.entries.extend_from_slice(&other.entries);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// A clock is a map from stream to the highest position seen.
+        #[test]
+        fn a_clock_is_a_map_of_maxima(points in prop::collection::vec((0_u64..12, 1_u64..50), 0..60), split in 0_usize..60) {
+            let (mut left, mut right) = (Clock::default(), Clock::default());
+            let mut model = BTreeMap::new();
+            for (i, &(stream, position)) in points.iter().enumerate() {
+                let point = Point { stream: StreamId(stream), position };
+                if i < split { left.advance(point) } else { right.advance(point) }
+                let high = model.entry(stream).or_insert(0);
+                *high = position.max(*high);
+            }
+            left.merge(&right);
+            for stream in 0..12 {
+                let high = model.get(&stream).copied().unwrap_or(0);
+                for position in 1..60 {
+                    prop_assert_eq!(left.covers(Point { stream: StreamId(stream), position }), position <= high);
+                }
+            }
+        }
+    }
+}

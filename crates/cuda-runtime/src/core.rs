@@ -1,0 +1,266 @@
+//! What every object of one device shares: the driver, the event free list, counters and poison.
+
+use crate::completion::Node;
+use crate::counters::OrderCounters;
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{
+    CallSite, CudaError, CudaResult, DeviceId, DeviceProperties, Driver, EventFlags, RawEvent,
+};
+use parking_lot::{Condvar, Mutex};
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The first failure that left a device's state unknown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Poison {
+    first: CudaError,
+    origin: &'static Location<'static>,
+}
+
+/// Objects that are alive and what was lost, by count.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) allocations: AtomicUsize,
+    pub(crate) allocated_bytes: AtomicUsize,
+    pub(crate) graphs: AtomicUsize,
+    pub(crate) leaked_bytes: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(crate) struct DeviceCore {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) id: DeviceId,
+    pub(crate) properties: DeviceProperties,
+    pub(crate) counters: OrderCounters,
+    pub(crate) live: Live,
+    poison: OnceLock<Poison>,
+    poisoned: AtomicBool,
+    /// Errors of destructors wait here for the next checked call.
+    parked: Mutex<Option<RuntimeError>>,
+    has_parked: AtomicBool,
+    spare: Mutex<Spare>,
+    pub(crate) events_created: AtomicU64,
+    /// Number of captures open on this device, by any thread of this process.
+    captures: Mutex<usize>,
+    capture_ended: Condvar,
+}
+
+/// Events that no token refers to.
+#[derive(Debug, Default)]
+struct Spare {
+    nodes: Vec<Arc<Node>>,
+    events: Vec<RawEvent>,
+    /// Set when the device's owner is gone: events are destroyed instead of kept.
+    closed: bool,
+}
+
+impl DeviceCore {
+    pub(crate) fn new(
+        driver: Arc<dyn Driver>,
+        id: DeviceId,
+        properties: DeviceProperties,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            driver,
+            id,
+            properties,
+            counters: OrderCounters::default(),
+            live: Live::default(),
+            poison: OnceLock::new(),
+            poisoned: AtomicBool::new(false),
+            parked: Mutex::new(None),
+            has_parked: AtomicBool::new(false),
+            spare: Mutex::new(Spare::default()),
+            events_created: AtomicU64::new(0),
+            captures: Mutex::new(0),
+            capture_ended: Condvar::new(),
+        })
+    }
+
+    /// Fails when the device is poisoned, or with what a destructor left behind.
+    #[inline]
+    pub(crate) fn check(&self) -> RuntimeResult<()> {
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(self.poison_error());
+        }
+        if self.has_parked.load(Ordering::Acquire)
+            && let Some(error) = self.take_parked()
+        {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn poison_error(&self) -> RuntimeError {
+        let poison = self.poison.get().expect("set before the flag");
+        RuntimeError::Poisoned {
+            device: self.id,
+            first: poison.first,
+            origin: poison.origin,
+        }
+    }
+
+    #[cold]
+    fn take_parked(&self) -> Option<RuntimeError> {
+        let mut parked = self.parked.lock();
+        self.has_parked.store(false, Ordering::Release);
+        parked.take()
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Makes every later call on the device fail with `first`. The first poison stays.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn poison(&self, first: CudaError) {
+        let origin = CallSite::current().unwrap_or_else(Location::caller);
+        let _ = self.poison.set(Poison { first, origin });
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Keeps the error of a destructor for the next checked call. The first one stays.
+    #[cold]
+    pub(crate) fn park(&self, error: RuntimeError) {
+        let mut parked = self.parked.lock();
+        if parked.is_none() && !matches!(error, RuntimeError::Poisoned { .. }) {
+            *parked = Some(error);
+            self.has_parked.store(true, Ordering::Release);
+        }
+    }
+
+    /// Makes a driver call, unless the device is poisoned. A sticky error poisons it.
+    #[inline]
+    pub(crate) fn call<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        self.check()?;
+        self.observe(call(&*self.driver))
+    }
+
+    /// As [`call`](Self::call), for destructors and repairs: errors that a destructor left stay where they are.
+    #[inline]
+    pub(crate) fn call_in_cleanup<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        if self.is_poisoned() {
+            return Err(self.poison_error());
+        }
+        self.observe(call(&*self.driver))
+    }
+
+    #[inline]
+    fn observe<T>(&self, result: CudaResult<T>) -> RuntimeResult<T> {
+        result.map_err(|error| {
+            if error.code.is_sticky() {
+                self.poison(error);
+            }
+            error.into()
+        })
+    }
+
+    /// An event node that nobody refers to: a recycled one, or a new one.
+    pub(crate) fn take_node(self: &Arc<Self>) -> RuntimeResult<Arc<Node>> {
+        let spare_event = {
+            let mut spare = self.spare.lock();
+            if let Some(node) = spare.nodes.pop() {
+                return Ok(node);
+            }
+            spare.events.pop()
+        };
+        let event = match spare_event {
+            Some(event) => event,
+            None => {
+                self.events_created.fetch_add(1, Ordering::Relaxed);
+                self.call(|driver| {
+                    driver.event_create(
+                        self.id,
+                        EventFlags {
+                            timing: false,
+                            blocking_sync: true,
+                        },
+                    )
+                })?
+            }
+        };
+        Ok(Arc::new(Node::new(self.clone(), event)))
+    }
+
+    /// Takes back a node that only the caller refers to.
+    pub(crate) fn return_node(&self, node: Arc<Node>) {
+        let refused = {
+            let mut spare = self.spare.lock();
+            if spare.closed {
+                Some(node)
+            } else {
+                spare.nodes.push(node);
+                None
+            }
+        };
+        // Outside the lock: the node's own drop comes back to `return_event`.
+        drop(refused);
+    }
+
+    /// Takes back an event whose node is gone.
+    pub(crate) fn return_event(&self, event: RawEvent) {
+        let closed = {
+            let mut spare = self.spare.lock();
+            if !spare.closed {
+                spare.events.push(event);
+            }
+            spare.closed
+        };
+        if closed {
+            self.destroy_event(event);
+        }
+    }
+
+    pub(crate) fn destroy_event(&self, event: RawEvent) {
+        // SAFETY: the event left its node or its capture, and nobody else knows the handle.
+        let result = self.call_in_cleanup(|driver| unsafe { driver.event_destroy(self.id, event) });
+        if let Err(error) = result {
+            self.park(error);
+        }
+    }
+
+    /// Empties the free list for good. Called once, by the owner of the device's resources.
+    pub(crate) fn close_events(&self) {
+        let (nodes, events) = {
+            let mut spare = self.spare.lock();
+            spare.closed = true;
+            (
+                std::mem::take(&mut spare.nodes),
+                std::mem::take(&mut spare.events),
+            )
+        };
+        drop(nodes);
+        for event in events {
+            self.destroy_event(event);
+        }
+    }
+
+    pub(crate) fn capture_opened(&self) {
+        *self.captures.lock() += 1;
+    }
+
+    pub(crate) fn capture_closed(&self) {
+        let mut open = self.captures.lock();
+        *open -= 1;
+        if *open == 0 {
+            self.capture_ended.notify_all();
+        }
+    }
+
+    /// Sleeps until no capture is open on the device. For threads of the runtime only.
+    pub(crate) fn wait_for_captures(&self) {
+        let mut open = self.captures.lock();
+        while *open > 0 {
+            self.capture_ended.wait(&mut open);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What ordering cost: waits issued, waits elided and why, completions recorded.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct OrderCounters { $(pub(crate) $name: AtomicU64),* }
+
+        /// What ordering cost on a device so far, as a value: subtract an earlier one from a later one.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct OrderCounts { $($(#[$doc])* pub $name: u64),* }
+
+        impl OrderCounters {
+            pub(crate) fn snapshot(&self) -> OrderCounts {
+                OrderCounts { $($name: self.$name.load(Ordering::Relaxed)),* }
+            }
+        }
+
+        impl std::ops::Sub for OrderCounts {
+            type Output = Self;
+            fn sub(self, earlier: Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(earlier.$name)),* }
+            }
+        }
+
+        impl std::ops::Add for OrderCounts {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self { $($name: self.$name + other.$name),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Waits that the driver was asked for.
+    waits_issued,
+    /// Waits not needed because producer and consumer are the same stream.
+    elided_same_stream,
+    /// Waits not needed because the consumer's stream had waited for that point or a later one.
+    elided_waited,
+    /// Waits not needed because the completion was known to be complete.
+    elided_complete,
+    /// Completions for which an event was recorded.
+    completions_recorded,
+    /// Completions shared with the stream's tail because nothing was queued since.
+    completions_shared,
+}
+
+impl OrderCounts {
+    /// Waits that were not needed, whatever the reason.
+    #[must_use]
+    pub fn waits_elided(&self) -> u64 {
+        self.elided_same_stream + self.elided_waited + self.elided_complete
+    }
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,309 @@
+//! A device and the resources that the runtime holds for it.
+
+use crate::core::DeviceCore;
+use crate::counters::OrderCounts;
+use crate::memory::DeviceMemory;
+use crate::module::Modules;
+use crate::pool::{Pool, StreamPool};
+use crate::slot::Slot;
+use crate::stream::Stream;
+use crate::{RuntimeError, RuntimeResult, capture};
+use cuda_driver::{CallCounts, CallSite, CaptureMode, DeviceId, DeviceProperties, Driver};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+/// What the runtime holds for one device. Everything made from it keeps it alive.
+pub(crate) struct DeviceResources {
+    core: Arc<DeviceCore>,
+    pool: Arc<Pool>,
+    memory: DeviceMemory,
+    /// The device's own stream for blocking transfers.
+    transfer: Arc<Slot>,
+    modules: Modules,
+    notifier: Mutex<Option<JoinHandle<()>>>,
+    reclaimer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How a device's resources are set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) streams: usize,
+    pub(crate) threshold_bytes: u64,
+    pub(crate) prime_bytes: usize,
+}
+
+/// A device of a runtime. Cheap to clone; what is made from it keeps its resources alive.
+#[derive(Clone)]
+pub struct Device(Arc<DeviceResources>);
+
+impl Device {
+    pub(crate) fn open(
+        driver: &Arc<dyn Driver>,
+        id: DeviceId,
+        setup: Setup,
+    ) -> RuntimeResult<Self> {
+        let properties = driver.device_properties(id)?;
+        let core = DeviceCore::new(driver.clone(), id, properties);
+        let pool = Pool::new(&core, setup.streams)?;
+        let built = DeviceMemory::new(&core, setup.threshold_bytes).and_then(|memory| {
+            let transfer = Slot::new(&core, 0)
+                .and_then(|transfer| memory.prime(setup.prime_bytes).map(|()| transfer));
+            match transfer {
+                Ok(transfer) => Ok((memory, transfer)),
+                Err(error) => {
+                    memory.destroy();
+                    Err(error)
+                }
+            }
+        });
+        let (memory, transfer) = match built {
+            Ok(built) => built,
+            Err(error) => {
+                pool.destroy();
+                return Err(error);
+            }
+        };
+        Ok(Self(Arc::new(DeviceResources {
+            core,
+            pool,
+            memory,
+            transfer,
+            modules: Modules::default(),
+            notifier: Mutex::new(None),
+            reclaimer: Mutex::new(None),
+        })))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<DeviceCore> {
+        &self.0.core
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.0.memory
+    }
+
+    pub(crate) fn modules(&self) -> &Modules {
+        &self.0.modules
+    }
+
+    pub(crate) fn start_notifier(&self) -> RuntimeResult<()> {
+        let pool = self.0.pool.clone();
+        self.start(&self.0.notifier, "carve-notify", move |_| {
+            pool.notify_until_closed();
+        })
+    }
+
+    pub(crate) fn start_reclaimer(&self) -> RuntimeResult<()> {
+        let frees = self.0.memory.late_frees.clone();
+        self.start(&self.0.reclaimer, "carve-reclaim", move |core| {
+            frees.free_until_closed(core);
+        })
+    }
+
+    /// Starts one of the device's threads, once.
+    fn start(
+        &self,
+        thread: &Mutex<Option<JoinHandle<()>>>,
+        name: &str,
+        work: impl FnOnce(&DeviceCore) + Send + 'static,
+    ) -> RuntimeResult<()> {
+        let mut thread = thread.lock();
+        if thread.is_some() {
+            return Ok(());
+        }
+        let core = self.0.core.clone();
+        let handle = std::thread::Builder::new()
+            .name(format!("{name}-{}", core.id.0))
+            .spawn(move || {
+                // Its calls concern no capture of its own, and must not disturb one. Where the driver can't relax a
+                // thread, its strict calls fail and are reported like any other.
+                let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+                work(&core);
+            })
+            .map_err(|error| RuntimeError::NoThread {
+                reason: error.to_string(),
+            })?;
+        *thread = Some(handle);
+        Ok(())
+    }
+
+    /// Waits for everything that is queued on streams that are not leased, and for pending frees.
+    pub(crate) fn drain(&self) -> RuntimeResult<()> {
+        self.0.pool.drain()?;
+        self.0.transfer.synchronize()?;
+        self.0.memory.drain()
+    }
+
+    /// The device's ordinal.
+    #[must_use]
+    pub fn id(&self) -> DeviceId {
+        self.0.core.id
+    }
+
+    /// What the device is and can do.
+    #[must_use]
+    pub fn properties(&self) -> &DeviceProperties {
+        &self.0.core.properties
+    }
+
+    /// The driver behind the device.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.0.core.driver
+    }
+
+    /// The device's streams.
+    #[must_use]
+    pub fn streams(&self) -> StreamPool<'_> {
+        StreamPool::of(self)
+    }
+
+    /// The device's own stream for blocking transfers, which no pool hands out.
+    #[must_use]
+    pub fn transfer_stream(&self) -> Stream {
+        Stream::internal(self, &self.0.transfer)
+    }
+
+    /// Whether this handle and `other` are of the same resources.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Fails when the device is poisoned, or with the error that a destructor left behind.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Poisoned`], or the destructor's error, once.
+    pub fn check(&self) -> RuntimeResult<()> {
+        self.0.core.check()
+    }
+
+    /// Poisons the device: memory that may still be in use is leaked from now on, and every call fails with `error`.
+    #[track_caller]
+    pub fn poison(&self, error: cuda_driver::CudaError) {
+        self.0.core.poison(error);
+    }
+
+    /// Whether the device is poisoned.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.0.core.is_poisoned()
+    }
+
+    /// Whether this thread is capturing work of the device. Asks the driver when a capture is open on this thread.
+    ///
+    /// # Errors
+    /// The driver's own.
+    pub fn capturing(&self) -> RuntimeResult<bool> {
+        capture::capturing(self)
+    }
+
+    /// What ordering cost so far.
+    #[must_use]
+    pub fn order_counts(&self) -> OrderCounts {
+        self.0.core.counters.snapshot()
+    }
+
+    /// The driver calls made so far, by every user of the same driver.
+    #[must_use]
+    pub fn call_counts(&self) -> CallCounts {
+        self.0.core.driver.counters().snapshot()
+    }
+
+    /// Events made so far; constant in a steady state, since events are recycled.
+    #[must_use]
+    pub fn events_created(&self) -> u64 {
+        self.0.core.events_created.load(Ordering::Relaxed)
+    }
+
+    /// What is alive on the device.
+    #[must_use]
+    pub fn alive(&self) -> Alive {
+        let live = &self.0.core.live;
+        Alive {
+            allocations: live.allocations.load(Ordering::Relaxed),
+            allocated_bytes: live.allocated_bytes.load(Ordering::Relaxed),
+            graphs: live.graphs.load(Ordering::Relaxed),
+            leased_streams: self.0.pool.counts().leased,
+            leaked_bytes: live.leaked_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Keeps an error that a destructor could not return; the next checked call on the device returns it.
+    pub fn park(&self, error: RuntimeError) {
+        self.0.core.park(error);
+    }
+
+    /// Adds to the bytes that were leaked because they may still be in use.
+    pub fn count_leak(&self, bytes: usize) {
+        let live = &self.0.core.live;
+        live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Runs `calls` in a way that does not invalidate a capture of this thread: for calls that concern none of its
+    /// streams but that a strict capture forbids, such as the allocation of page-locked memory.
+    ///
+    /// # Errors
+    /// What `calls` returns, and [`RuntimeError::Poisoned`].
+    #[track_caller]
+    pub fn call_outside_captures<T>(
+        &self,
+        calls: impl FnOnce(&dyn Driver) -> cuda_driver::CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        let _site = CallSite::enter();
+        self.0.core.call(|driver| capture::relaxed(driver, calls))
+    }
+}
+
+/// What is alive on a device, or lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Alive {
+    /// Allocations in use.
+    pub allocations: usize,
+    /// Their bytes.
+    pub allocated_bytes: usize,
+    /// Executable graphs.
+    pub graphs: usize,
+    /// Leased streams.
+    pub leased_streams: usize,
+    /// Bytes that were leaked because something may still use them.
+    pub leaked_bytes: usize,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}: {})", self.id().0, self.properties().name)
+    }
+}
+
+impl Drop for DeviceResources {
+    /// Nothing made from the device is left. Waits for queued work, then gives everything back.
+    fn drop(&mut self) {
+        self.pool.close();
+        self.memory.late_frees.close();
+        let threads = [
+            self.notifier.get_mut().take(),
+            self.reclaimer.get_mut().take(),
+        ];
+        for thread in threads.into_iter().flatten() {
+            // A panic of such a thread was reported where it happened; a destructor adds nothing.
+            let _ = thread.join();
+        }
+        // Modules are unloaded below: their launches must be over.
+        self.pool.settle();
+        self.transfer.synchronize_or_poison();
+        self.memory.destroy();
+        self.pool.destroy();
+        self.transfer.destroy();
+        self.modules.unload(&self.core);
+        self.core.close_events();
+    }
+}

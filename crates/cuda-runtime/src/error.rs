@@ -1,0 +1,159 @@
+//! What the runtime reports.
+
+use cuda_driver::{CudaError, DeviceId, ErrorCode};
+use std::panic::Location;
+
+/// An error of the runtime.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// A driver call failed.
+    #[error(transparent)]
+    Driver(#[from] CudaError),
+
+    /// The device can't be used any more: an earlier failure left its state unknown.
+    #[error("{device} is poisoned since {origin}: {first}; end the process or use another device")]
+    Poisoned {
+        /// The device.
+        device: DeviceId,
+        /// The first error.
+        first: CudaError,
+        /// Where the operation that failed was asked for.
+        origin: &'static Location<'static>,
+    },
+
+    /// The device has no memory left for this request, also after pending frees were waited for.
+    #[error(
+        "{device} is out of memory: {wanted_bytes} bytes wanted, {free_bytes} of {total_bytes} bytes free"
+    )]
+    OutOfMemory {
+        /// The device.
+        device: DeviceId,
+        /// Bytes asked for.
+        wanted_bytes: usize,
+        /// Bytes the device reports free.
+        free_bytes: u64,
+        /// Bytes the device has.
+        total_bytes: u64,
+    },
+
+    /// All streams of the pool are leased or busy.
+    #[error(
+        "no idle stream on {device}: {leased} of {size} are leased, {pending} still have work; drop a lease, or wait with `acquire`"
+    )]
+    PoolEmpty {
+        /// The device.
+        device: DeviceId,
+        /// Streams of the pool.
+        size: usize,
+        /// Streams that are leased.
+        leased: usize,
+        /// Streams that were returned and still have work.
+        pending: usize,
+    },
+
+    /// A pool of `size` streams can never lease `wanted` of them at once.
+    #[error("{wanted} streams were asked for at once, but the pool of {device} has {size}")]
+    PoolTooSmall {
+        /// The device.
+        device: DeviceId,
+        /// Streams asked for.
+        wanted: usize,
+        /// Streams of the pool.
+        size: usize,
+    },
+
+    /// There is no such device.
+    #[error("{device} does not exist: {count} found")]
+    NoSuchDevice {
+        /// The device asked for.
+        device: DeviceId,
+        /// Number of devices.
+        count: u32,
+    },
+
+    /// An object of one device was used where another device's is due.
+    #[error("an object of {given} was used on {expected}")]
+    WrongDevice {
+        /// The device of the operation.
+        expected: DeviceId,
+        /// The device of the object.
+        given: DeviceId,
+    },
+
+    /// A capture is open on this thread, and this can't be part of one.
+    #[error("{what} is not possible while this thread captures: do it before the capture begins")]
+    CaptureActive {
+        /// What was refused.
+        what: &'static str,
+    },
+
+    /// The stream belongs to a capture of another thread.
+    #[error("the stream is captured by another thread: use it there, or lease another stream")]
+    CaptureWrongThread,
+
+    /// A completion from outside a capture was to be waited for inside, or the reverse.
+    #[error(
+        "a completion recorded {recorded} can't be waited for {waited}: order the graph's launch instead"
+    )]
+    CaptureIsolation {
+        /// Where the completion was recorded.
+        recorded: &'static str,
+        /// Where the wait was asked for.
+        waited: &'static str,
+    },
+
+    /// No capture is open where one is needed.
+    #[error("no capture is open on this stream")]
+    NotCapturing,
+
+    /// The kernel was never launched on this device, and its first launch loads code, which a capture forbids.
+    #[error(
+        "kernel {kernel} was never launched on {device}: run the step once before capturing it"
+    )]
+    ColdKernel {
+        /// The kernel.
+        kernel: &'static str,
+        /// The device.
+        device: DeviceId,
+    },
+
+    /// A module has no kernel of this name.
+    #[error("module {module} declares no kernel {kernel}")]
+    NoSuchKernel {
+        /// The module.
+        module: &'static str,
+        /// The name asked for.
+        kernel: &'static str,
+    },
+
+    /// A builder was given a value that can't work.
+    #[error("{what} can't be {value}")]
+    BadSetting {
+        /// The setting.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+    },
+
+    /// A thread of the runtime could not be started.
+    #[error("a thread of the runtime could not be started: {reason}")]
+    NoThread {
+        /// The system's reason.
+        reason: String,
+    },
+}
+
+impl RuntimeError {
+    /// The driver's code, where a driver call is the cause.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Driver(error) | Self::Poisoned { first: error, .. } => Some(error.code),
+            _ => None,
+        }
+    }
+}
+
+/// The result of a runtime operation.
+pub type RuntimeResult<T> = Result<T, RuntimeError>;

@@ -1,0 +1,158 @@
+//! Modules and kernels: loaded once per device, before any capture.
+
+use crate::device::Device;
+use crate::stream::Stream;
+use crate::{RuntimeError, RuntimeResult, capture};
+use cuda_driver::{
+    Argument, CallSite, KernelDeclaration, LaunchConfig, ModuleImage, RawFunction, RawModule,
+};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The modules that a device has loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Modules {
+    /// By the address of the image, which is static.
+    loaded: Mutex<HashMap<usize, Module>>,
+}
+
+#[derive(Debug)]
+struct Module {
+    raw: RawModule,
+    functions: HashMap<&'static str, (RawFunction, Arc<AtomicBool>)>,
+}
+
+impl Modules {
+    /// Unloads everything. For the device's owner, when no kernel handle is left and all work is done.
+    pub(crate) fn unload(&self, core: &crate::core::DeviceCore) {
+        for module in std::mem::take(&mut *self.loaded.lock()).into_values() {
+            // SAFETY: the owner has waited for all launches, and nobody can make another.
+            let result =
+                core.call_in_cleanup(|driver| unsafe { driver.module_unload(core.id, module.raw) });
+            if let Err(error) = result {
+                core.park(error);
+            }
+        }
+    }
+}
+
+/// A kernel of a loaded module.
+#[derive(Clone)]
+pub struct Kernel {
+    device: Device,
+    function: RawFunction,
+    declaration: &'static KernelDeclaration,
+    /// Whether it was ever launched outside a capture: the first launch loads its code.
+    warm: Arc<AtomicBool>,
+}
+
+impl Device {
+    /// The kernel `name` of a module, which is loaded when it is asked for first.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSuchKernel`]; [`RuntimeError::CaptureActive`] when it would have to be loaded while this
+    /// thread captures; the driver's own.
+    #[track_caller]
+    pub fn kernel(&self, image: &'static ModuleImage, name: &'static str) -> RuntimeResult<Kernel> {
+        let _site = CallSite::enter();
+        let declaration = image
+            .kernels
+            .iter()
+            .find(|kernel| kernel.name() == name)
+            .ok_or(RuntimeError::NoSuchKernel {
+                module: image.name,
+                kernel: name,
+            })?;
+        let core = self.core();
+        let mut loaded = self.modules().loaded.lock();
+        let key = std::ptr::from_ref(image).addr();
+        let module = match loaded.entry(key) {
+            Entry::Occupied(module) => module.into_mut(),
+            Entry::Vacant(vacant) => {
+                capture::refuse("loading a module")?;
+                let raw = core.call(|driver| driver.module_load(core.id, image))?;
+                let functions = HashMap::new();
+                vacant.insert(Module { raw, functions })
+            }
+        };
+        let (function, warm) = match module.functions.get(name) {
+            Some(known) => known.clone(),
+            None => {
+                let raw = module.raw;
+                let function = core.call(|driver| driver.module_function(core.id, raw, name))?;
+                let known = (function, Arc::new(AtomicBool::new(false)));
+                module.functions.insert(name, known.clone());
+                known
+            }
+        };
+        Ok(Kernel {
+            device: self.clone(),
+            function,
+            declaration,
+            warm,
+        })
+    }
+}
+
+impl Kernel {
+    /// The device that the kernel is loaded on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The declaration.
+    #[must_use]
+    pub fn declaration(&self) -> &'static KernelDeclaration {
+        self.declaration
+    }
+
+    /// Queues a launch, ordered with nothing but what is queued on `stream`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDevice`]; [`RuntimeError::ColdKernel`] for a first launch inside a capture; the driver's own.
+    ///
+    /// # Safety
+    /// As for [`cuda_driver::Kernels::launch`]: the arguments fit, and what the launch touches is alive and ordered.
+    #[track_caller]
+    pub unsafe fn launch_unordered(
+        &self,
+        stream: &Stream,
+        config: &LaunchConfig,
+        args: &[Argument],
+    ) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        stream.check_device(&self.device)?;
+        let warm = self.warm.load(Ordering::Relaxed);
+        if !warm && capture::current().is_some() && stream.is_capturing() {
+            return Err(RuntimeError::ColdKernel {
+                kernel: self.declaration.name(),
+                device: self.device.id(),
+            });
+        }
+        let device = self.device.id();
+        stream.slot().enqueue(|driver, raw| {
+            // SAFETY: the caller's promise.
+            unsafe { driver.launch(device, self.function, config, raw, args) }
+        })?;
+        if !warm {
+            self.warm.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Kernel({} on {})",
+            self.declaration.name(),
+            self.device.id()
+        )
+    }
+}

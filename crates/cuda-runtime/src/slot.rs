@@ -1,0 +1,337 @@
+//! One driver stream with its timeline: what was queued, what it has waited for, where its tail is.
+//!
+//! One lock per slot covers {check, wait, advance on success} and {snapshot the clock, record, assign the
+//! position}, so that a clock never runs ahead of its wait.
+
+use crate::capture::{self, Session};
+use crate::clock::{Clock, Point, StreamId};
+use crate::completion::{Completion, Node, Scope};
+use crate::core::DeviceCore;
+use crate::counters::count;
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CudaResult, Driver, RawStream};
+use parking_lot::Mutex;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ThreadId;
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) core: Arc<DeviceCore>,
+    pub(crate) id: StreamId,
+    pub(crate) raw: RawStream,
+    /// Identity of the timeline that operations go to now: the eager one's, or that of the open capture.
+    active: AtomicU64,
+    /// Set once the raw handle was given out: then anything may have been queued at any time.
+    exposed: AtomicBool,
+    state: Mutex<SlotState>,
+}
+
+#[derive(Debug)]
+struct SlotState {
+    eager: Timeline,
+    captured: Option<Captured>,
+    /// A record failed: the slot is replaced when it comes back.
+    broken: bool,
+}
+
+#[derive(Debug)]
+struct Timeline {
+    scope: Scope,
+    id: StreamId,
+    /// Position of the latest completion, from 1; 0 before the first.
+    position: u64,
+    clock: Clock,
+    /// The latest completion.
+    tail: Option<Completion>,
+    /// Whether anything was queued since the tail was recorded, a wait included.
+    dirty: bool,
+    progress: Arc<AtomicU64>,
+}
+
+/// The timeline that replaces the eager one while the stream captures.
+#[derive(Debug)]
+struct Captured {
+    timeline: Timeline,
+    thread: ThreadId,
+}
+
+impl Timeline {
+    fn new(scope: Scope, id: StreamId) -> Self {
+        Self {
+            scope,
+            id,
+            position: 0,
+            clock: Clock::default(),
+            tail: None,
+            dirty: false,
+            progress: Arc::new(AtomicU64::new(0)),
+        }
+    }
+}
+
+impl SlotState {
+    /// The timeline that operations of this thread go to, and the session that it belongs to.
+    fn active(&mut self) -> RuntimeResult<(&mut Timeline, Option<Rc<Session>>)> {
+        match &mut self.captured {
+            None => Ok((&mut self.eager, None)),
+            Some(captured) if captured.thread == std::thread::current().id() => {
+                let session = capture::current().ok_or(RuntimeError::CaptureWrongThread)?;
+                Ok((&mut captured.timeline, Some(session)))
+            }
+            Some(_) => Err(RuntimeError::CaptureWrongThread),
+        }
+    }
+}
+
+/// What to do with a slot whose lease ended.
+#[derive(Debug)]
+pub(crate) enum AfterLease {
+    Idle,
+    Pending(Completion),
+    Replace,
+}
+
+impl Slot {
+    pub(crate) fn new(core: &Arc<DeviceCore>, priority: i32) -> RuntimeResult<Arc<Self>> {
+        let raw = core.call(|driver| driver.stream_create(core.id, priority))?;
+        let id = StreamId::fresh();
+        Ok(Arc::new(Self {
+            core: core.clone(),
+            id,
+            raw,
+            active: AtomicU64::new(id.number()),
+            exposed: AtomicBool::new(false),
+            state: Mutex::new(SlotState {
+                eager: Timeline::new(Scope::Eager, id),
+                captured: None,
+                broken: false,
+            }),
+        }))
+    }
+
+    /// From now on anything may be queued behind Carve's back.
+    pub(crate) fn expose(&self) {
+        self.exposed.store(true, Ordering::Release);
+    }
+
+    /// Queues something by `call`.
+    pub(crate) fn enqueue<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        let mut state = self.state.lock();
+        let (timeline, session) = state.active()?;
+        timeline.dirty = true;
+        let result = self.core.call(|driver| call(driver, self.raw));
+        doom(session.as_deref(), &result);
+        result
+    }
+
+    /// Orders later work of this stream after `completion`, by a wait where one can matter.
+    pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
+        let mut state = self.state.lock();
+        let (timeline, session) = state.active()?;
+        let result = self.wait_locked(timeline, completion);
+        doom(session.as_deref(), &result);
+        result
+    }
+
+    fn wait_locked(&self, timeline: &mut Timeline, completion: &Completion) -> RuntimeResult<()> {
+        let counters = &self.core.counters;
+        if completion.scope() != timeline.scope {
+            return Err(RuntimeError::CaptureIsolation {
+                recorded: completion.scope().words(),
+                waited: timeline.scope.words(),
+            });
+        }
+        let point = completion.point();
+        if point.stream == timeline.id {
+            count(&counters.elided_same_stream);
+            return Ok(());
+        }
+        if timeline.clock.covers(point) {
+            count(&counters.elided_waited);
+            return Ok(());
+        }
+        if completion.is_known_complete() {
+            count(&counters.elided_complete);
+        } else {
+            self.core.call(|driver| {
+                driver.stream_wait_event(self.core.id, self.raw, completion.event())
+            })?;
+            count(&counters.waits_issued);
+            timeline.dirty = true;
+        }
+        timeline.clock.merge(completion.clock());
+        timeline.clock.advance(point);
+        Ok(())
+    }
+
+    /// A completion of everything queued so far.
+    ///
+    /// When the record fails, the stream is synchronised, and when that fails as well, the device is poisoned:
+    /// after an error nothing that was queued here before is unfinished on a usable device.
+    pub(crate) fn record(&self) -> RuntimeResult<Completion> {
+        let mut state = self.state.lock();
+        let (timeline, session) = state.active()?;
+        let result = self.record_locked(timeline, session.as_deref());
+        doom(session.as_deref(), &result);
+        if result.is_err() && session.is_none() {
+            state.broken = true;
+            self.synchronize_or_poison();
+        }
+        result
+    }
+
+    fn record_locked(
+        &self,
+        timeline: &mut Timeline,
+        session: Option<&Session>,
+    ) -> RuntimeResult<Completion> {
+        if !timeline.dirty
+            && !self.exposed.load(Ordering::Acquire)
+            && let Some(tail) = &timeline.tail
+        {
+            count(&self.core.counters.completions_shared);
+            return Ok(tail.clone());
+        }
+        let mut node = match session {
+            None => self.core.take_node()?,
+            Some(session) => Arc::new(Node::captured(
+                self.core.clone(),
+                session.new_event()?,
+                timeline.scope,
+            )),
+        };
+        let recorded = self
+            .core
+            .call(|driver| driver.event_record(self.core.id, node.event(), self.raw));
+        let unique = Arc::get_mut(&mut node).expect("a node that was handed out is unique");
+        if let Err(error) = recorded {
+            unique.discard();
+            return Err(error);
+        }
+        timeline.position += 1;
+        let point = Point {
+            stream: timeline.id,
+            position: timeline.position,
+        };
+        unique.set(point, &timeline.clock, &timeline.progress);
+        count(&self.core.counters.completions_recorded);
+        let completion = Completion::from_node(node);
+        timeline.tail = Some(completion.clone());
+        timeline.dirty = false;
+        Ok(completion)
+    }
+
+    /// A completion of everything queued outside captures so far, also while the stream captures; `None` when that
+    /// is nothing.
+    pub(crate) fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
+        {
+            let state = self.state.lock();
+            if state.captured.is_some() {
+                // The capture's begin has recorded the tail, and nothing eager was queued since.
+                return Ok(state.eager.tail.clone());
+            }
+        }
+        self.record().map(Some)
+    }
+
+    /// Waits on the host for everything queued here; poisons the device when the driver can't say.
+    pub(crate) fn synchronize_or_poison(&self) {
+        let result = self.core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| {
+                driver.stream_synchronize(self.core.id, self.raw)
+            })
+        });
+        if let Err(RuntimeError::Driver(error)) = result {
+            self.core.poison(error);
+        }
+    }
+
+    /// Waits on the host for everything queued here.
+    pub(crate) fn synchronize(&self) -> RuntimeResult<()> {
+        capture::refuse("waiting on the host")?;
+        self.core
+            .call(|driver| driver.stream_synchronize(self.core.id, self.raw))
+    }
+
+    /// Decides what becomes of the slot when its lease ends. Whatever may be queued gets a completion.
+    pub(crate) fn end_lease(&self) -> AfterLease {
+        if self.core.is_poisoned() || self.is_capturing() || self.state.lock().broken {
+            return AfterLease::Replace;
+        }
+        let untouched = {
+            let state = self.state.lock();
+            let eager = &state.eager;
+            !self.exposed.load(Ordering::Acquire) && !eager.dirty && eager.tail.is_none()
+        };
+        if untouched {
+            return AfterLease::Idle;
+        }
+        match self.record() {
+            Ok(tail) if tail.is_known_complete() => AfterLease::Idle,
+            Ok(tail) => AfterLease::Pending(tail),
+            Err(_) => AfterLease::Replace,
+        }
+    }
+
+    /// The latest completion, if nothing was queued since.
+    pub(crate) fn clean_tail(&self) -> Option<Completion> {
+        let state = self.state.lock();
+        if state.eager.dirty || self.exposed.load(Ordering::Acquire) {
+            return None;
+        }
+        state.eager.tail.clone()
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.state.lock().captured.is_some()
+    }
+
+    /// The session, when this thread's open capture includes the stream.
+    pub(crate) fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
+        self.state.lock().active().map(|(_, session)| session)
+    }
+
+    /// Identity of the timeline that operations go to now.
+    pub(crate) fn timeline(&self) -> StreamId {
+        StreamId::from_number(self.active.load(Ordering::Acquire))
+    }
+
+    /// Puts a fresh timeline in front of the eager one, for a capture of this thread.
+    pub(crate) fn enter_capture(&self, session: u64) {
+        let timeline = Timeline::new(Scope::Capture(session), StreamId::fresh());
+        let mut state = self.state.lock();
+        self.active.store(timeline.id.number(), Ordering::Release);
+        state.captured = Some(Captured {
+            timeline,
+            thread: std::thread::current().id(),
+        });
+    }
+
+    pub(crate) fn leave_capture(&self) {
+        let mut state = self.state.lock();
+        self.active.store(self.id.number(), Ordering::Release);
+        state.captured = None;
+    }
+
+    /// Destroys the driver's stream. Queued work finishes. Called once, by the pool or the device's owner.
+    pub(crate) fn destroy(&self) {
+        // SAFETY: the slot has left its pool or its owner goes away, so nobody uses the handle again.
+        let result = self
+            .core
+            .call_in_cleanup(|driver| unsafe { driver.stream_destroy(self.core.id, self.raw) });
+        if let Err(error) = result {
+            self.core.park(error);
+        }
+    }
+}
+
+fn doom<T>(session: Option<&Session>, result: &RuntimeResult<T>) {
+    if let (Some(session), Err(error)) = (session, result) {
+        session.doom(error);
+    }
+}

@@ -1,0 +1,231 @@
+//! A stream: a counted lease of a pool slot.
+
+use crate::capture::Session;
+use crate::clock::StreamId;
+use crate::completion::Completion;
+use crate::device::Device;
+use crate::slot::Slot;
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CallSite, CudaResult, Driver, RawStream};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A lease of one of a device's streams. Clones share the lease; it ends when the last one drops.
+///
+/// Guards and captures hold clones, so a stream can't go back to its pool while something of it is lent.
+#[derive(Clone)]
+pub struct Stream {
+    /// `None` only while dropping.
+    lease: Option<Arc<Lease>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// `None` while the slot is in its pool.
+    device: Option<Device>,
+    slot: Arc<Slot>,
+    pooled: bool,
+}
+
+impl Lease {
+    /// A slot of a pool, not leased.
+    pub(crate) fn resting(slot: Arc<Slot>) -> Arc<Self> {
+        Arc::new(Self {
+            device: None,
+            slot,
+            pooled: true,
+        })
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Only when two clones of a stream dropped at the same moment, each seeing the other.
+        if let (true, Some(device)) = (self.pooled, self.device.take()) {
+            device.pool().give_back(Self::resting(self.slot.clone()));
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn of_pool(device: &Device, mut lease: Arc<Lease>) -> Self {
+        match Arc::get_mut(&mut lease) {
+            Some(resting) => resting.device = Some(device.clone()),
+            None => unreachable!("a resting lease has one owner, its pool"),
+        }
+        Self { lease: Some(lease) }
+    }
+
+    /// A stream that belongs to the device itself and never goes to the pool.
+    pub(crate) fn internal(device: &Device, slot: &Arc<Slot>) -> Self {
+        Self {
+            lease: Some(Arc::new(Lease {
+                device: Some(device.clone()),
+                slot: slot.clone(),
+                pooled: false,
+            })),
+        }
+    }
+
+    fn lease(&self) -> &Lease {
+        self.lease.as_deref().expect("taken by drop alone")
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.lease().slot
+    }
+
+    /// The device of the stream.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.lease()
+            .device
+            .as_ref()
+            .expect("set while the stream is leased")
+    }
+
+    /// The identity of the stream, never reused.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.slot().id
+    }
+
+    /// The identity of the timeline that operations go to now: the stream's own, or another one within each capture.
+    #[must_use]
+    pub fn timeline(&self) -> StreamId {
+        self.slot().timeline()
+    }
+
+    /// Orders later work of this stream after `completion`. A wait is issued only when it can matter.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureIsolation`] across the border of a capture; the driver's own.
+    #[track_caller]
+    pub fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        self.slot().wait_for(completion)
+    }
+
+    /// A completion of everything queued so far. When nothing was queued since the last one, it is that one.
+    ///
+    /// # Errors
+    /// The driver's own. Then the stream has been synchronised, or the device is poisoned.
+    #[track_caller]
+    pub fn record(&self) -> RuntimeResult<Completion> {
+        let _site = CallSite::enter();
+        self.slot().record()
+    }
+
+    /// A completion of everything queued outside captures so far, also while the stream captures; `None` when that is
+    /// nothing. For accesses that were begun before the capture.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
+    #[track_caller]
+    pub fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
+        let _site = CallSite::enter();
+        self.slot().record_eager()
+    }
+
+    /// Waits on the host for everything queued so far.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureActive`] while this thread captures; errors of the work waited for.
+    #[track_caller]
+    pub fn synchronize(&self) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        self.slot().synchronize()
+    }
+
+    /// Queues something by a driver call of the caller's.
+    ///
+    /// # Errors
+    /// What `call` returns, [`RuntimeError::Poisoned`], [`RuntimeError::CaptureWrongThread`].
+    ///
+    /// # Safety
+    /// `call` does nothing but queue work on the stream it is given, and that work is ordered with every other use
+    /// of the memory that it touches.
+    #[track_caller]
+    pub unsafe fn enqueue<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        let _site = CallSite::enter();
+        self.slot().enqueue(call)
+    }
+
+    /// The driver's handle, for foreign libraries. From now on Carve assumes that anything may be queued here, and
+    /// records an event wherever it would have known better.
+    #[must_use]
+    pub fn raw(&self) -> RawStream {
+        self.slot().expose();
+        self.slot().raw
+    }
+
+    /// Whether the stream is part of a capture.
+    #[must_use]
+    pub fn is_capturing(&self) -> bool {
+        self.slot().is_capturing()
+    }
+
+    /// The open capture that the stream is part of.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureWrongThread`] when another thread captures it.
+    pub fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
+        self.slot().session()
+    }
+
+    /// Fails unless the stream is of `device`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDevice`].
+    pub fn check_device(&self, device: &Device) -> RuntimeResult<()> {
+        if self.device().same(device) {
+            return Ok(());
+        }
+        Err(RuntimeError::WrongDevice {
+            expected: device.id(),
+            given: self.device().id(),
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let Some(mut lease) = self.lease.take() else {
+            return;
+        };
+        if let Some(last) = Arc::get_mut(&mut lease)
+            && last.pooled
+            && let Some(device) = last.device.take()
+        {
+            device.pool().give_back(lease);
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Stream({} of {})",
+            self.id().number(),
+            self.device().id()
+        )
+    }
+}
+
+impl PartialEq for Stream {
+    /// Two leases are equal when they are of the same stream.
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Stream {}
