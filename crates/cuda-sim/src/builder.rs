@@ -1,0 +1,197 @@
+//! What is simulated: devices, schedule, checks, time.
+
+use crate::driver::SimDriver;
+use crate::time::TimeProfile;
+use std::time::Duration;
+
+/// In which order operations of different streams run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// In any legal order, chosen by the seed, step by step: some operations run at each driver call, often none,
+    /// and a waiting call runs random ones until what it waits for has happened. No threads: the same seed and the
+    /// same calls from one thread give the same run.
+    Stepped {
+        /// Chooses the order.
+        seed: u64,
+    },
+    /// In the order in which they are asked for, at once; for speed.
+    Eager,
+}
+
+/// Which checks report what they find. All are on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checks {
+    /// Conflicting accesses that nothing orders, and aliased writes of one launch.
+    pub races: bool,
+    /// Uses before allocation and after free, frees before the last use has ended, double frees.
+    pub lifetime: bool,
+    /// Accesses outside every allocation. (They lose the device in any case.)
+    pub bounds: bool,
+    /// Reads of bytes that nobody has written.
+    pub uninitialised: bool,
+    /// Host memory of an asynchronous copy that the host touches too early.
+    pub host_memory: bool,
+    /// Handles of destroyed objects.
+    pub handles: bool,
+    /// Broken rules of stream capture.
+    pub capture: bool,
+    /// Objects that are alive at [`SimDriver::shutdown`].
+    pub leaks: bool,
+}
+
+impl Checks {
+    /// Every check.
+    pub const ALL: Self = Self {
+        races: true,
+        lifetime: true,
+        bounds: true,
+        uninitialised: true,
+        host_memory: true,
+        handles: true,
+        capture: true,
+        leaks: true,
+    };
+
+    /// No check: the device only behaves as its rules say.
+    pub const NONE: Self = Self {
+        races: false,
+        lifetime: false,
+        bounds: false,
+        uninitialised: false,
+        host_memory: false,
+        handles: false,
+        capture: false,
+        leaks: false,
+    };
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) devices: u32,
+    pub(crate) memory_bytes: u64,
+    pub(crate) pools: bool,
+    pub(crate) peers: bool,
+    pub(crate) priorities: (i32, i32),
+    pub(crate) schedule: Schedule,
+    pub(crate) checks: Checks,
+    pub(crate) profile: TimeProfile,
+    pub(crate) timeline: bool,
+    pub(crate) lazy_loading: bool,
+    pub(crate) staged_copies: bool,
+    pub(crate) wait_limit: Duration,
+}
+
+/// Builds a [`SimDriver`]; begin with [`SimDriver::builder`].
+///
+/// Unless told otherwise: one device of 16 GiB with pools, a stepped schedule with seed 0, all checks, the time
+/// profile of an H100, no timeline.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is simulated before `build`"]
+pub struct SimBuilder(Config);
+
+impl SimBuilder {
+    pub(crate) fn new() -> Self {
+        Self(Config {
+            devices: 1,
+            memory_bytes: 16 << 30,
+            pools: true,
+            peers: true,
+            priorities: (0, -5),
+            schedule: Schedule::Stepped { seed: 0 },
+            checks: Checks::ALL,
+            profile: TimeProfile::default(),
+            timeline: false,
+            lazy_loading: true,
+            staged_copies: true,
+            wait_limit: Duration::from_secs(10),
+        })
+    }
+
+    /// Number of devices. At least 1 and at most 256: more are cut off.
+    pub fn devices(mut self, devices: u32) -> Self {
+        self.0.devices = devices.clamp(1, 256);
+        self
+    }
+
+    /// Memory of each device, in bytes. Host memory is taken for an allocation when it is first touched.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.0.memory_bytes = bytes;
+        self
+    }
+
+    /// Whether devices have stream-ordered memory pools.
+    pub fn pools(mut self, pools: bool) -> Self {
+        self.0.pools = pools;
+        self
+    }
+
+    /// Whether devices can be given access to each other's memory.
+    pub fn peers(mut self, peers: bool) -> Self {
+        self.0.peers = peers;
+        self
+    }
+
+    /// The order of operations.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.0.schedule = schedule;
+        self
+    }
+
+    /// A stepped schedule with this seed.
+    pub fn seed(self, seed: u64) -> Self {
+        self.schedule(Schedule::Stepped { seed })
+    }
+
+    /// Which checks report.
+    pub fn checks(mut self, checks: Checks) -> Self {
+        self.0.checks = checks;
+        self
+    }
+
+    /// What modelled time is worked out from.
+    pub fn profile(mut self, profile: TimeProfile) -> Self {
+        self.0.profile = profile;
+        self
+    }
+
+    /// Whether each operation is recorded in the timeline. It grows with the run.
+    pub fn timeline(mut self, on: bool) -> Self {
+        self.0.timeline = on;
+        self
+    }
+
+    /// Whether kernels load at their first launch, as drivers do by default: a kernel that was never launched
+    /// outside a capture can't be captured. On by default.
+    pub fn lazy_loading(mut self, on: bool) -> Self {
+        self.0.lazy_loading = on;
+        self
+    }
+
+    /// Whether a synchronous copy from pageable memory to a device returns once the source has been staged, while
+    /// the last of the transfer is under way on the legacy stream, as drivers may do. On by default; when off, it
+    /// returns when the transfer is done.
+    pub fn staged_copies(mut self, on: bool) -> Self {
+        self.0.staged_copies = on;
+        self
+    }
+
+    /// How long a waiting call waits for a held stream or a running host function before it reports a deadlock.
+    pub fn wait_limit(mut self, limit: Duration) -> Self {
+        self.0.wait_limit = limit;
+        self
+    }
+
+    /// The simulated driver.
+    #[must_use]
+    pub fn build(self) -> SimDriver {
+        SimDriver::from_config(self.0)
+    }
+}

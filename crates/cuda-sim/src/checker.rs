@@ -1,0 +1,297 @@
+//! Checks of an operation at the moment it is asked for.
+//!
+//! Order is a matter of the program, not of the schedule: what an operation is ordered after is known when it is
+//! queued. So every check of order, bounds and initialisation happens here, and its reports are the same whatever
+//! order the schedule takes.
+
+use crate::clock::{Clock, Epoch};
+use crate::lane::Resolved;
+use crate::memory::{Allocation, AllocationId, Origin};
+use crate::report::{Finding, MemorySpace, MemoryUse, Operation};
+use crate::shadow::Access;
+use crate::sim::Sim;
+use crate::work::{Body, Span, Work};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+impl Sim {
+    /// Checks work that is entry `epoch` of its lane, and notes what it touches. Returns the memory it will use.
+    pub(crate) fn check(&mut self, work: &Work, operation: Operation, epoch: Epoch) -> Resolved {
+        // Allocations and frees are looked at where they are asked for.
+        if matches!(work.body, Body::Allocation | Body::Free) {
+            let id = work
+                .spans
+                .first()
+                .and_then(|span| self.allocations.based_at(span.range.start));
+            return SmallVec::from_elem(id, 1);
+        }
+        let resolved: Resolved = work
+            .spans
+            .iter()
+            .map(|span| self.resolve(span, work, operation, epoch))
+            .collect();
+        let checks = self.config.checks;
+        let Self {
+            allocations,
+            lanes,
+            host_clock,
+            reports,
+            ..
+        } = self;
+        let clock = &lanes[epoch.lane as usize].clock;
+        if checks.races {
+            for touch in &work.touches {
+                let Some(allocation) = resolved[touch.span]
+                    .and_then(|id| allocations.get_mut(id))
+                    .filter(|allocation| allocation.freed.is_none())
+                else {
+                    continue;
+                };
+                let info = allocation.info();
+                let writes = touch.access.writes();
+                let access = Access {
+                    epoch,
+                    writes,
+                    operation,
+                };
+                allocation.shadow.access(
+                    touch.range.clone(),
+                    access,
+                    clock,
+                    host_clock,
+                    &mut |conflict| {
+                        reports.add(Finding::Race {
+                            first: conflict.earlier.operation,
+                            first_writes: conflict.earlier.writes,
+                            second: MemoryUse {
+                                operation,
+                                writes,
+                                space: MemorySpace::Device,
+                                range: conflict.range,
+                                allocation: Some(info),
+                            },
+                        });
+                    },
+                );
+            }
+        }
+        if checks.uninitialised {
+            self.check_written(work, &resolved, operation);
+        }
+        self.check_host(work, operation, epoch);
+        resolved
+    }
+
+    /// The allocation that a span lies in, when the operation may use it at all.
+    fn resolve(
+        &mut self,
+        span: &Span,
+        work: &Work,
+        operation: Operation,
+        epoch: Epoch,
+    ) -> Option<AllocationId> {
+        let checks = self.config.checks;
+        let id = self.allocations.at(span.range.start);
+        let found = id.and_then(|id| self.allocations.get(id));
+        let used = |allocation: Option<&Allocation>| MemoryUse {
+            operation,
+            writes: span.writes,
+            space: MemorySpace::Device,
+            range: span.range.clone(),
+            allocation: allocation.map(Allocation::info),
+        };
+        let Some(allocation) = found.filter(|allocation| {
+            span.range.end <= allocation.end() && span.range.start < allocation.end()
+        }) else {
+            if checks.bounds {
+                let used = used(found);
+                self.reports.add(Finding::OutOfBounds { used });
+            }
+            return None;
+        };
+        if let Some(freed) = allocation.freed {
+            if checks.lifetime {
+                let used = used(Some(allocation));
+                self.reports.add(Finding::UseAfterFree { used, freed });
+            }
+            return id;
+        }
+        let clock = &self.lanes[epoch.lane as usize].clock;
+        if checks.lifetime && !clock.has_passed(allocation.epoch) {
+            let used = used(Some(allocation));
+            self.reports.add(Finding::UseBeforeAllocation { used });
+        }
+        if allocation.device != work.device && matches!(work.body, Body::Kernel { .. }) {
+            let reachable = match allocation.origin {
+                Origin::Pool(pool) => self
+                    .pools
+                    .get(&pool)
+                    .is_some_and(|pool| pool.peers.contains(&work.device)),
+                Origin::Plain | Origin::Graph => false,
+            };
+            if !reachable {
+                let (used, owner) = (used(Some(allocation)), allocation.device);
+                self.reports.add(Finding::NoPeerAccess { used, owner });
+                return None;
+            }
+        }
+        id
+    }
+
+    /// Reads of bytes that nobody wrote; writes are noted. A copy on the device carries the state along.
+    fn check_written(&mut self, work: &Work, resolved: &Resolved, operation: Operation) {
+        let Self {
+            allocations,
+            reports,
+            ..
+        } = self;
+        let mut carried: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+        for touch in work.touches.iter().filter(|touch| touch.access.reads()) {
+            let Some(allocation) = resolved[touch.span].and_then(|id| allocations.get_mut(id))
+            else {
+                continue;
+            };
+            if allocation.unwritten.is_empty() {
+                continue;
+            }
+            if let Body::CopyDevice = work.body {
+                let (from, to) = (touch.range.start, work.touches[1].range.start);
+                let parts = allocation.unwritten.within(touch.range.clone());
+                carried.extend(parts.map(|part| part.start - from + to..part.end - from + to));
+                continue;
+            }
+            let Some(first) = allocation.unwritten.within(touch.range.clone()).next() else {
+                continue;
+            };
+            reports.add(Finding::Uninitialised {
+                used: MemoryUse {
+                    operation,
+                    writes: false,
+                    space: MemorySpace::Device,
+                    range: first,
+                    allocation: Some(allocation.info()),
+                },
+            });
+            // Once is enough: what follows from it is not reported again.
+            allocation.unwritten.remove(touch.range.clone());
+        }
+        for touch in work.touches.iter().filter(|touch| touch.access.writes()) {
+            let Some(allocation) = resolved[touch.span].and_then(|id| allocations.get_mut(id))
+            else {
+                continue;
+            };
+            allocation.unwritten.remove(touch.range.clone());
+            for part in carried.drain(..) {
+                allocation.unwritten.insert(part);
+            }
+        }
+    }
+
+    /// Host memory of an asynchronous copy: its page-locked bounds, and races between copies.
+    fn check_host(&mut self, work: &Work, operation: Operation, epoch: Epoch) {
+        let Some(host) = &work.host else { return };
+        let (range, writes) = (host.range(), host.writes);
+        if self.config.checks.bounds
+            && let Some(entry) = self.pinned_at(range.start)
+        {
+            let info = entry.info();
+            if range.end > info.base + info.bytes {
+                let used = MemoryUse {
+                    operation,
+                    writes,
+                    space: MemorySpace::Host,
+                    range,
+                    allocation: Some(info),
+                };
+                self.reports.add(Finding::OutOfBounds { used });
+                return;
+            }
+        }
+        self.touch_host(range, writes, operation, epoch);
+    }
+
+    /// Notes a use of host memory by entry `epoch`; reports races with earlier uses.
+    pub(crate) fn touch_host(
+        &mut self,
+        range: Range<u64>,
+        writes: bool,
+        operation: Operation,
+        epoch: Epoch,
+    ) {
+        if !self.config.checks.races {
+            return;
+        }
+        let allocation = self
+            .pinned_at(range.start)
+            .map(crate::sim::PinnedEntry::info);
+        let Self {
+            host_shadow,
+            lanes,
+            host_clock,
+            reports,
+            ..
+        } = self;
+        let clock: &Clock = if epoch.lane == crate::clock::HOST {
+            host_clock
+        } else {
+            &lanes[epoch.lane as usize].clock
+        };
+        let access = Access {
+            epoch,
+            writes,
+            operation,
+        };
+        host_shadow.access(range, access, clock, host_clock, &mut |conflict| {
+            reports.add(Finding::Race {
+                first: conflict.earlier.operation,
+                first_writes: conflict.earlier.writes,
+                second: MemoryUse {
+                    operation,
+                    writes,
+                    space: MemorySpace::Host,
+                    range: conflict.range,
+                    allocation,
+                },
+            });
+        });
+        // What the host has synchronised with is forgotten, so that memory follows the work under way.
+        if host_shadow.fragments() > self.host_shadow_limit {
+            host_shadow.sweep(host_clock);
+            self.host_shadow_limit = 2 * host_shadow.fragments() + 1024;
+        }
+    }
+
+    /// Checks that a free, whose owner has this clock, is ordered after every use of the allocation.
+    pub(crate) fn check_free(&mut self, id: AllocationId, freed: Operation, clock: &Clock) {
+        let checks = self.config.checks;
+        let Some(allocation) = self.allocations.get_mut(id) else {
+            return;
+        };
+        allocation.freed = Some(freed);
+        if !checks.lifetime {
+            return;
+        }
+        let info = allocation.info();
+        let whole = allocation.base..allocation.end();
+        let used = |range| MemoryUse {
+            operation: freed,
+            writes: true,
+            space: MemorySpace::Device,
+            range,
+            allocation: Some(info),
+        };
+        if !clock.has_passed(allocation.epoch) {
+            self.reports.add(Finding::UseBeforeAllocation {
+                used: used(whole.clone()),
+            });
+        }
+        let reports = &mut self.reports;
+        allocation.shadow.unordered(whole, clock, &mut |conflict| {
+            reports.add(Finding::FreeBeforeUseEnds {
+                used: conflict.earlier.operation,
+                writes: conflict.earlier.writes,
+                freed: used(conflict.range),
+            });
+        });
+    }
+}

@@ -1,0 +1,372 @@
+//! Graphs: captured work with its dependencies, and its launches.
+
+use crate::clock::Epoch;
+use crate::handles::Site;
+use crate::lane::{Pending, Task};
+use crate::memory::{Allocation, Origin};
+use crate::report::{Finding, MemorySpace, MemoryUse, Operation};
+use crate::sim::{EagerRecord, Sim};
+use crate::work::{Body, Work};
+use cuda_driver::{DeviceId, ErrorCode, RawStream};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One captured operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) work: Arc<Work>,
+    /// Earlier nodes that it follows.
+    pub(crate) after: SmallVec<[u32; 2]>,
+    pub(crate) stream: RawStream,
+    pub(crate) site: Site,
+}
+
+/// Addresses that a node of the graph allocates.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphAllocation {
+    pub(crate) device: DeviceId,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// Whether a node of the graph frees it again.
+    pub(crate) freed: bool,
+}
+
+/// What a graph and its executable forms share.
+#[derive(Debug)]
+pub(crate) struct GraphData {
+    pub(crate) id: u64,
+    pub(crate) nodes: Vec<Node>,
+    /// For each node, those that follow it.
+    pub(crate) before: Vec<SmallVec<[u32; 2]>>,
+    pub(crate) allocations: Vec<GraphAllocation>,
+    /// Whether host memory of its copies can change between launch and execution by the graph's own doing.
+    writes_host: bool,
+}
+
+impl GraphData {
+    pub(crate) fn new(id: u64, nodes: Vec<Node>, allocations: Vec<GraphAllocation>) -> Self {
+        let mut before: Vec<SmallVec<[u32; 2]>> = nodes.iter().map(|_| SmallVec::new()).collect();
+        for (index, node) in nodes.iter().enumerate() {
+            for &earlier in &node.after {
+                before[earlier as usize].push(index as u32);
+            }
+        }
+        let writes_host = nodes.iter().any(|node| {
+            matches!(node.work.body, Body::HostFunction(_))
+                || node.work.host.as_ref().is_some_and(|host| host.writes)
+        });
+        Self {
+            id,
+            nodes,
+            before,
+            allocations,
+            writes_host,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Graph {
+    pub(crate) device: DeviceId,
+    pub(crate) site: Site,
+    pub(crate) data: Arc<GraphData>,
+    /// Whether the order of its nodes was checked.
+    pub(crate) checked: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Exec {
+    pub(crate) device: DeviceId,
+    pub(crate) site: Site,
+    pub(crate) data: Arc<GraphData>,
+    /// Its latest launch: the next one follows it.
+    pub(crate) last: Option<Box<EagerRecord>>,
+}
+
+/// How many graphs and executable graphs hold the addresses of each graph's allocations.
+#[derive(Debug, Default)]
+pub(crate) struct GraphOwners(BTreeMap<u64, u32>);
+
+/// One launch under way.
+#[derive(Debug)]
+pub(crate) struct GraphRun {
+    data: Arc<GraphData>,
+    /// By node.
+    pub(crate) pending: Vec<Pending>,
+    /// By node: how many nodes it still waits for.
+    waits_for: Vec<u32>,
+    /// Nodes that can run.
+    pub(crate) ready: Vec<u32>,
+    /// Nodes that have not finished.
+    pub(crate) remaining: usize,
+    /// The earlier launch of the same executable graph.
+    pub(crate) previous: Option<Epoch>,
+    /// The node whose host function runs now.
+    pub(crate) running: Option<u32>,
+}
+
+impl GraphRun {
+    fn new(data: Arc<GraphData>, pending: Vec<Pending>, previous: Option<Epoch>) -> Self {
+        let waits_for: Vec<u32> = data
+            .nodes
+            .iter()
+            .map(|node| node.after.len() as u32)
+            .collect();
+        let ready = (0..waits_for.len() as u32)
+            .filter(|&node| waits_for[node as usize] == 0)
+            .collect();
+        Self {
+            remaining: pending.len(),
+            data,
+            pending,
+            waits_for,
+            ready,
+            previous,
+            running: None,
+        }
+    }
+
+    /// Takes a node that can run; `None` in an empty graph.
+    pub(crate) fn start(&mut self, choice: usize) -> Option<u32> {
+        (choice < self.ready.len()).then(|| self.ready.remove(choice))
+    }
+
+    pub(crate) fn finish(&mut self, node: u32) {
+        self.remaining -= 1;
+        for &next in &self.data.before[node as usize] {
+            let waits = &mut self.waits_for[next as usize];
+            *waits -= 1;
+            if *waits == 0 {
+                self.ready.push(next);
+            }
+        }
+    }
+}
+
+impl Sim {
+    pub(crate) fn adopt_graph(&mut self, data: &GraphData) {
+        *self.graph_owners.0.entry(data.id).or_insert(0) += 1;
+    }
+
+    /// One owner fewer; with the last one the addresses of the graph's allocations become free.
+    pub(crate) fn disown_graph(&mut self, data: &GraphData) {
+        let Some(owners) = self.graph_owners.0.get_mut(&data.id) else {
+            return;
+        };
+        *owners -= 1;
+        if *owners == 0 {
+            self.graph_owners.0.remove(&data.id);
+            self.release_graph_memory(&data.allocations);
+        }
+    }
+
+    pub(crate) fn release_graph_memory(&mut self, allocations: &[GraphAllocation]) {
+        for memory in allocations {
+            let live = self
+                .allocations
+                .based_at(memory.address)
+                .and_then(|id| self.allocations.get_mut(id));
+            match live.filter(|allocation| !allocation.gone && allocation.origin == Origin::Graph) {
+                // From now on it is freed like any other.
+                Some(allocation) => allocation.origin = Origin::Plain,
+                None => {
+                    let bytes = memory.bytes.next_multiple_of(crate::address_space::ALIGN);
+                    self.devices[memory.device.0 as usize]
+                        .memory
+                        .give_back(memory.address, bytes);
+                }
+            }
+        }
+    }
+
+    /// Queues a launch of an executable graph on a lane.
+    pub(crate) fn launch_graph(
+        &mut self,
+        lane: u32,
+        exec: u64,
+        site: Site,
+    ) -> Result<(), ErrorCode> {
+        let Some(entry) = self.execs.get_mut(exec) else {
+            return Err(ErrorCode::INVALID_VALUE);
+        };
+        let (data, last) = (Arc::clone(&entry.data), entry.last.take());
+        let still_allocated = data.allocations.iter().any(|memory| {
+            let id = self.allocations.based_at(memory.address);
+            id.and_then(|id| self.allocations.get(id))
+                .is_some_and(|allocation| allocation.freed.is_none())
+        });
+        if still_allocated {
+            if let Some(entry) = self.execs.get_mut(exec) {
+                entry.last = last;
+            }
+            return Err(ErrorCode::INVALID_VALUE);
+        }
+        if let Some(last) = &last {
+            self.lane(lane).clock.join(&last.clock);
+        }
+        let epoch = self.next_epoch(lane);
+        let ready = self
+            .submission_time(lane)
+            .max(last.as_ref().map_or(0, |last| last.end));
+        let stream = self.lanes[lane as usize].stream;
+        let mut ends: Vec<u64> = Vec::with_capacity(data.nodes.len());
+        let mut pending = Vec::with_capacity(data.nodes.len());
+        for (index, node) in data.nodes.iter().enumerate() {
+            let work = &node.work;
+            let operation = Operation {
+                launched_at: Some(site),
+                ..self.operation(work.kind, work.device, stream, node.site)
+            };
+            let memory = match work.body {
+                Body::Allocation => {
+                    let range = work.spans[0].range.clone();
+                    let allocation =
+                        Allocation::new(work.device, range, Origin::Graph, operation, epoch);
+                    SmallVec::from_elem(Some(self.allocations.insert(allocation)), 1)
+                }
+                Body::Free => {
+                    let id = self.allocations.based_at(work.spans[0].range.start);
+                    if let Some(id) = id {
+                        let clock = self.lanes[lane as usize].clock.clone();
+                        self.check_free(id, operation, &clock);
+                    }
+                    SmallVec::from_elem(id, 1)
+                }
+                _ => self.check(work, operation, epoch),
+            };
+            let host_before = self.look_at_host(work, epoch, index as u32, !data.writes_host);
+            let clock = matches!(work.body, Body::HostFunction(_)).then(|| {
+                let mut clock = self.lanes[lane as usize].clock.clone();
+                clock.set(lane, epoch.index - 1);
+                Box::new(clock)
+            });
+            let ready = node
+                .after
+                .iter()
+                .map(|&earlier| ends[earlier as usize])
+                .max()
+                .unwrap_or(ready);
+            let (start, end) = self.devices[work.device.0 as usize]
+                .engines
+                .run(work.cost, ready);
+            self.timeline.ran(&operation, work, lane, start, end);
+            ends.push(end);
+            pending.push(Pending {
+                work: Arc::clone(work),
+                operation,
+                memory,
+                host_before,
+                clock,
+            });
+        }
+        let end = ends.into_iter().max().unwrap_or(ready);
+        let state = self.lane(lane);
+        state.end = end;
+        let record = EagerRecord {
+            epoch,
+            clock: state.clock.clone(),
+            end,
+            span: None,
+        };
+        if let Some(entry) = self.execs.get_mut(exec) {
+            entry.last = Some(Box::new(record));
+        }
+        let previous = last
+            .map(|last| last.epoch)
+            .filter(|epoch| epoch.lane != lane);
+        self.push(
+            epoch,
+            Task::Graph(Box::new(GraphRun::new(data, pending, previous))),
+        );
+        Ok(())
+    }
+
+    /// Reports nodes of a graph that touch the same bytes without an order between them.
+    pub(crate) fn check_graph(&mut self, data: &GraphData) {
+        if !self.config.checks.races {
+            return;
+        }
+        let words = data.nodes.len().div_ceil(64);
+        let mut ancestors: Vec<Vec<u64>> = Vec::with_capacity(data.nodes.len());
+        for node in &data.nodes {
+            let mut set = vec![0_u64; words];
+            for &earlier in &node.after {
+                set[earlier as usize / 64] |= 1 << (earlier % 64);
+                set.iter_mut()
+                    .zip(&ancestors[earlier as usize])
+                    .for_each(|(mine, theirs)| *mine |= theirs);
+            }
+            ancestors.push(set);
+        }
+        let ordered = |a: usize, b: usize| {
+            let (first, second) = (a.min(b), a.max(b));
+            first == second || ancestors[second][first / 64] & (1 << (first % 64)) != 0
+        };
+        let mut uses: Vec<(Range<u64>, usize, bool)> = Vec::new();
+        for (index, node) in data.nodes.iter().enumerate() {
+            let device = node
+                .work
+                .touches
+                .iter()
+                .map(|touch| (touch.range.clone(), touch.access.writes()));
+            let host = node
+                .work
+                .host
+                .iter()
+                .map(|host| (host.range(), host.writes));
+            uses.extend(
+                device
+                    .chain(host)
+                    .map(|(range, writes)| (range, index, writes)),
+            );
+        }
+        uses.sort_by_key(|(range, ..)| range.start);
+        let mut open: Vec<(Range<u64>, usize, bool)> = Vec::new();
+        for (range, node, writes) in uses {
+            open.retain(|(earlier, ..)| earlier.end > range.start);
+            for (other_range, other, other_writes) in &open {
+                if (writes || *other_writes) && !ordered(*other, node) {
+                    let (first, second) = (node.min(*other), node.max(*other));
+                    let writes_of = |index| if index == node { writes } else { *other_writes };
+                    let operation = |index: usize| {
+                        let node = &data.nodes[index];
+                        self.operation(
+                            node.work.kind,
+                            node.work.device,
+                            Some(node.stream),
+                            node.site,
+                        )
+                    };
+                    let both = range.start..range.end.min(other_range.end);
+                    let allocation = self
+                        .allocations
+                        .at(both.start)
+                        .and_then(|id| self.allocations.get(id));
+                    let space = if crate::address_space::AddressSpace::is_device_address(both.start)
+                    {
+                        MemorySpace::Device
+                    } else {
+                        MemorySpace::Host
+                    };
+                    let finding = Finding::Race {
+                        first: operation(first),
+                        first_writes: writes_of(first),
+                        second: MemoryUse {
+                            operation: operation(second),
+                            writes: writes_of(second),
+                            space,
+                            allocation: allocation
+                                .filter(|a| both.end <= a.end())
+                                .map(Allocation::info),
+                            range: both,
+                        },
+                    };
+                    self.reports.add(finding);
+                }
+            }
+            open.push((range, node, writes));
+        }
+    }
+}

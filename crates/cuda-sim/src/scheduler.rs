@@ -1,0 +1,195 @@
+//! Which operation runs next.
+
+use crate::graph::GraphRun;
+use crate::lane::{Queued, Task};
+use crate::sim::Sim;
+use crate::work::Body;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What one step did.
+pub(crate) enum Step {
+    /// An operation ran.
+    Ran,
+    /// A host function is to be called without the lock; then [`Sim::host_function_returned`].
+    Call {
+        lane: u32,
+        function: Arc<dyn Fn() + Send + Sync>,
+    },
+    /// Nothing can run.
+    Idle,
+}
+
+impl Sim {
+    /// Whether the first entry of a lane could run.
+    fn is_runnable(&self, lane: u32) -> bool {
+        let lane = &self.lanes[lane as usize];
+        if lane.held || lane.busy || lane.lost {
+            return false;
+        }
+        match lane.queue.front().map(|queued| &queued.task) {
+            None => false,
+            Some(Task::Wait(epoch)) => self.is_done(*epoch),
+            Some(Task::Graph(run)) => run.previous.is_none_or(|epoch| self.is_done(epoch)),
+            Some(Task::Run(_) | Task::Record) => true,
+        }
+    }
+
+    /// How many steps the device takes before the next driver call, at random.
+    pub(crate) fn wants_step(&mut self) -> bool {
+        if self.active.is_empty() {
+            return false;
+        }
+        // The mood changes now and then, so that runs with an idle device and with a quick one both occur.
+        if self.random.chance(16) {
+            self.eagerness = [1, 32, 128, 250][self.random.below(4)];
+        }
+        let eagerness = self.eagerness;
+        self.random.chance(eagerness)
+    }
+
+    /// Runs one operation: a random one that can run.
+    pub(crate) fn step_randomly(&mut self) -> Step {
+        let runnable: SmallVec<[u32; 16]> = self
+            .active
+            .iter()
+            .copied()
+            .filter(|&lane| self.is_runnable(lane))
+            .collect();
+        match runnable.len() {
+            0 => Step::Idle,
+            n => {
+                let choice = self.random.below(n);
+                self.run_front(runnable[choice], true)
+            }
+        }
+    }
+
+    /// Runs one operation: the first that can run, in the order in which streams became busy.
+    pub(crate) fn step_in_order(&mut self) -> Step {
+        match self
+            .active
+            .iter()
+            .copied()
+            .find(|&lane| self.is_runnable(lane))
+        {
+            Some(lane) => self.run_front(lane, false),
+            None => Step::Idle,
+        }
+    }
+
+    fn run_front(&mut self, lane: u32, random: bool) -> Step {
+        let Some(Queued { index, task }) = self.lane(lane).queue.pop_front() else {
+            return Step::Idle;
+        };
+        match task {
+            Task::Record | Task::Wait(_) => self.complete(lane, index),
+            Task::Run(pending) => {
+                if let Body::HostFunction(function) = &pending.work.body {
+                    let function = Arc::clone(function);
+                    // It stays at the front until it returns.
+                    self.lane(lane).queue.push_front(Queued {
+                        index,
+                        task: Task::Run(pending),
+                    });
+                    return self.call_host(lane, function);
+                }
+                self.execute(&pending, lane, index, 0);
+                self.complete(lane, index);
+            }
+            Task::Graph(mut run) => {
+                let choice = if random {
+                    self.random.below(run.ready.len())
+                } else {
+                    0
+                };
+                let Some(node) = run.start(choice) else {
+                    // An empty graph.
+                    self.complete(lane, index);
+                    return Step::Ran;
+                };
+                if let Body::HostFunction(function) = &run.pending[node as usize].work.body {
+                    let function = Arc::clone(function);
+                    run.running = Some(node);
+                    self.lane(lane).queue.push_front(Queued {
+                        index,
+                        task: Task::Graph(run),
+                    });
+                    return self.call_host(lane, function);
+                }
+                self.execute(&run.pending[node as usize], lane, index, node);
+                self.finish_node(lane, index, run, node);
+            }
+        }
+        Step::Ran
+    }
+
+    fn finish_node(&mut self, lane: u32, index: u64, mut run: Box<GraphRun>, node: u32) {
+        run.finish(node);
+        if self.lanes[lane as usize].completed >= index {
+            return; // the device was lost meanwhile
+        }
+        if run.remaining == 0 {
+            self.complete(lane, index);
+        } else {
+            self.lane(lane).queue.push_front(Queued {
+                index,
+                task: Task::Graph(run),
+            });
+        }
+    }
+
+    fn complete(&mut self, lane: u32, index: u64) {
+        let state = self.lane(lane);
+        state.completed = state.completed.max(index);
+        if state.queue.is_empty() {
+            self.active.retain(|&active| active != lane);
+        }
+    }
+
+    fn call_host(&mut self, lane: u32, function: Arc<dyn Fn() + Send + Sync>) -> Step {
+        if self.faults.loses_host_function() {
+            self.lane(lane).lost = true;
+            return Step::Ran;
+        }
+        self.lane(lane).busy = true;
+        self.running_host_functions += 1;
+        Step::Call { lane, function }
+    }
+
+    /// A host function has returned. What it knew, the host may know now: the host is ordered after it.
+    pub(crate) fn host_function_returned(&mut self, lane: u32) {
+        self.running_host_functions -= 1;
+        self.pending_host_functions -= 1;
+        self.lane(lane).busy = false;
+        let device = self.lanes[lane as usize].device;
+        let fault = self.devices[device.0 as usize].fault;
+        let Some(Queued { index, task }) = self.lane(lane).queue.pop_front() else {
+            return;
+        };
+        if fault.is_some() {
+            let state = self.lane(lane);
+            state.queue.clear();
+            state.completed = state.submitted;
+            self.active.retain(|&active| active != lane);
+            return;
+        }
+        match task {
+            Task::Run(pending) => {
+                if let Some(clock) = pending.clock {
+                    self.host_joins(&clock, 0);
+                }
+                self.complete(lane, index);
+            }
+            Task::Graph(mut run) => {
+                if let Some(node) = run.running.take() {
+                    if let Some(clock) = run.pending[node as usize].clock.take() {
+                        self.host_joins(&clock, 0);
+                    }
+                    self.finish_node(lane, index, run, node);
+                }
+            }
+            Task::Record | Task::Wait(_) => {}
+        }
+    }
+}

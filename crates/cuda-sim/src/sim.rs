@@ -1,0 +1,461 @@
+//! The state of the simulation, and how operations enter it.
+
+use crate::builder::{Checks, Config, Schedule};
+use crate::capture::CaptureState;
+use crate::clock::{Clock, Epoch, HOST};
+use crate::faults::FaultPlan;
+use crate::graph::{Exec, Graph, GraphOwners};
+use crate::handles::{Site, Table};
+use crate::host_memory::{HostPtr, PinnedBlock};
+use crate::lane::{HostBefore, Lane, Pending, Queued, Task};
+use crate::memory::Allocations;
+use crate::pool::{DeviceMemory, Pool, PoolId};
+use crate::random::Random;
+use crate::report::{AllocationInfo, Finding, Operation, OperationKind};
+use crate::report_log::ReportLog;
+use crate::shadow::Shadow;
+use crate::time::{Engines, Picos, picos};
+use crate::timeline::Timeline;
+use crate::work::{Body, Work};
+use cuda_driver::{
+    Call, CaptureMode, DeviceId, ErrorCode, EventFlags, KernelDeclaration, ModuleImage, RawStream,
+};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+/// One call of the port: what the reports need to know of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) call: Call,
+    pub(crate) site: Site,
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamEntry {
+    pub(crate) device: DeviceId,
+    pub(crate) lane: u32,
+    pub(crate) site: Site,
+    /// The capture that it is part of.
+    pub(crate) capture: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct EventEntry {
+    pub(crate) device: DeviceId,
+    pub(crate) flags: EventFlags,
+    pub(crate) site: Site,
+    pub(crate) record: Option<Record>,
+}
+
+/// The most recent record of an event.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Eager(Box<EagerRecord>),
+    Captured {
+        capture: u64,
+        nodes: SmallVec<[u32; 2]>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct EagerRecord {
+    pub(crate) epoch: Epoch,
+    pub(crate) clock: Clock,
+    pub(crate) end: Picos,
+    /// The last operation before it, in the timeline.
+    pub(crate) span: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ModuleEntry {
+    pub(crate) device: DeviceId,
+    pub(crate) image: &'static ModuleImage,
+    pub(crate) site: Site,
+    pub(crate) functions: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct FunctionEntry {
+    pub(crate) device: DeviceId,
+    pub(crate) declaration: &'static KernelDeclaration,
+    /// Whether it was launched outside a capture before, which loads it.
+    pub(crate) loaded: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct PinnedEntry {
+    pub(crate) device: DeviceId,
+    pub(crate) block: PinnedBlock,
+    pub(crate) allocated: Operation,
+}
+
+impl PinnedEntry {
+    pub(crate) fn info(&self) -> AllocationInfo {
+        let base = self
+            .block
+            .pointer()
+            .map_or(0, |pointer| pointer.addr().get() as u64);
+        AllocationInfo {
+            base,
+            bytes: self.block.bytes() as u64,
+            allocated: self.allocated,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct DeviceState {
+    pub(crate) memory: DeviceMemory,
+    /// The device is lost: every call returns this.
+    pub(crate) fault: Option<ErrorCode>,
+    pub(crate) engines: Engines,
+    /// The lane of the legacy stream.
+    pub(crate) legacy: u32,
+}
+
+/// A host range that a queued copy will use.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingHost {
+    pub(crate) range: Range<u64>,
+    pub(crate) writes: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sim {
+    pub(crate) config: Arc<Config>,
+    pub(crate) random: Random,
+    /// How eager the device is at present: chance, in 256, of one more step at a driver call.
+    pub(crate) eagerness: u8,
+    pub(crate) host_clock: Clock,
+    pub(crate) host_version: u64,
+    /// The host's modelled time.
+    pub(crate) host_end: Picos,
+    pub(crate) call_picos: Picos,
+    /// By number; lane 0 is the host and has no queue.
+    pub(crate) lanes: Vec<Lane>,
+    /// Lanes with entries in their queues.
+    pub(crate) active: Vec<u32>,
+    pub(crate) running_host_functions: u32,
+    pub(crate) devices: Vec<DeviceState>,
+    pub(crate) streams: Table<StreamEntry>,
+    pub(crate) events: Table<EventEntry>,
+    pub(crate) pool_handles: Table<PoolId>,
+    pub(crate) pools: BTreeMap<PoolId, Pool>,
+    pub(crate) next_pool: PoolId,
+    pub(crate) modules: Table<ModuleEntry>,
+    pub(crate) functions: Table<FunctionEntry>,
+    pub(crate) graphs: Table<Graph>,
+    pub(crate) execs: Table<Exec>,
+    pub(crate) graph_owners: GraphOwners,
+    pub(crate) captures: BTreeMap<u64, CaptureState>,
+    pub(crate) next_capture: u64,
+    pub(crate) thread_modes: HashMap<ThreadId, CaptureMode>,
+    pub(crate) allocations: Allocations,
+    pub(crate) pinned: BTreeMap<u64, PinnedEntry>,
+    /// Page-locked memory that was freed while copies of it were pending.
+    pub(crate) freed_pinned: Vec<PinnedEntry>,
+    pub(crate) host_shadow: Shadow,
+    pub(crate) host_shadow_limit: usize,
+    pub(crate) pending_host: HashMap<(u32, u64, u32), PendingHost>,
+    pub(crate) pending_host_functions: u64,
+    pub(crate) reports: ReportLog,
+    pub(crate) timeline: Timeline,
+    pub(crate) faults: FaultPlan,
+    pub(crate) launches: u64,
+}
+
+impl Sim {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let mut lanes = vec![Lane::new(DeviceId(0), None)];
+        let devices = (0..config.devices)
+            .map(|device| {
+                lanes.push(Lane::new(DeviceId(device), None));
+                DeviceState {
+                    memory: DeviceMemory::new(device, config.memory_bytes),
+                    fault: None,
+                    engines: Engines::default(),
+                    legacy: lanes.len() as u32 - 1,
+                }
+            })
+            .collect();
+        let seed = match config.schedule {
+            Schedule::Stepped { seed } => seed,
+            Schedule::Eager => 0,
+        };
+        Self {
+            random: Random::new(seed),
+            eagerness: 128,
+            host_clock: Clock::default(),
+            host_version: 1,
+            host_end: 0,
+            call_picos: picos(config.profile.call_overhead),
+            lanes,
+            active: Vec::new(),
+            running_host_functions: 0,
+            devices,
+            streams: Table::new(1),
+            events: Table::new(2),
+            pool_handles: Table::new(3),
+            pools: BTreeMap::new(),
+            next_pool: 0,
+            modules: Table::new(4),
+            functions: Table::new(5),
+            graphs: Table::new(6),
+            execs: Table::new(7),
+            graph_owners: GraphOwners::default(),
+            captures: BTreeMap::new(),
+            next_capture: 1,
+            thread_modes: HashMap::new(),
+            allocations: Allocations::default(),
+            pinned: BTreeMap::new(),
+            freed_pinned: Vec::new(),
+            host_shadow: Shadow::default(),
+            host_shadow_limit: 1024,
+            pending_host: HashMap::new(),
+            pending_host_functions: 0,
+            reports: ReportLog::default(),
+            timeline: Timeline::new(config.timeline),
+            faults: FaultPlan::default(),
+            launches: 0,
+            config,
+        }
+    }
+
+    pub(crate) fn checks(&self) -> Checks {
+        self.config.checks
+    }
+
+    pub(crate) fn device(&mut self, device: DeviceId) -> Result<&mut DeviceState, ErrorCode> {
+        self.devices
+            .get_mut(device.0 as usize)
+            .ok_or(ErrorCode::INVALID_DEVICE)
+    }
+
+    pub(crate) fn lane(&mut self, lane: u32) -> &mut Lane {
+        &mut self.lanes[lane as usize]
+    }
+
+    /// Whether an entry has completed.
+    pub(crate) fn is_done(&self, epoch: Epoch) -> bool {
+        epoch.lane == HOST || self.lanes[epoch.lane as usize].completed >= epoch.index
+    }
+
+    /// Looks a stream up, for a call on `device`.
+    pub(crate) fn stream(
+        &mut self,
+        device: DeviceId,
+        raw: RawStream,
+        caller: Caller,
+    ) -> Result<(u32, Option<u64>), ErrorCode> {
+        match self.streams.get(raw.0) {
+            Some(entry) if entry.device == device => Ok((entry.lane, entry.capture)),
+            Some(_) => Err(ErrorCode::INVALID_HANDLE),
+            None => Err(self.bad_handle(
+                self.streams.destroyed_at(raw.0),
+                raw.0,
+                caller,
+                ErrorCode::INVALID_HANDLE,
+            )),
+        }
+    }
+
+    /// Reports the use of a destroyed object; returns `code`.
+    pub(crate) fn bad_handle(
+        &mut self,
+        destroyed_at: Option<Site>,
+        raw: u64,
+        caller: Caller,
+        code: ErrorCode,
+    ) -> ErrorCode {
+        if let Some(destroyed_at) = destroyed_at
+            && self.checks().handles
+        {
+            let finding = Finding::DestroyedHandle {
+                call: caller.call,
+                raw,
+                site: caller.site,
+                destroyed_at,
+            };
+            self.reports.add(finding);
+        }
+        code
+    }
+
+    /// The host is ordered after `clock`.
+    pub(crate) fn host_joins(&mut self, clock: &Clock, end: Picos) {
+        self.host_clock.join(clock);
+        self.host_version += 1;
+        self.host_end = self.host_end.max(end);
+    }
+
+    /// A new number on the host's own lane.
+    pub(crate) fn host_epoch(&mut self) -> Epoch {
+        let index = self.host_clock.get(HOST) + 1;
+        self.host_clock.set(HOST, index);
+        self.host_version += 1;
+        Epoch { lane: HOST, index }
+    }
+
+    /// The next entry of a lane: orders it after the host and after what the lane holds.
+    pub(crate) fn next_epoch(&mut self, lane: u32) -> Epoch {
+        let Self {
+            lanes,
+            host_clock,
+            host_version,
+            ..
+        } = self;
+        let state = &mut lanes[lane as usize];
+        if state.host_version != *host_version {
+            state.clock.join(host_clock);
+            state.host_version = *host_version;
+        }
+        state.submitted += 1;
+        let index = state.submitted;
+        state.clock.set(lane, index);
+        Epoch { lane, index }
+    }
+
+    pub(crate) fn push(&mut self, epoch: Epoch, task: Task) {
+        let lane = &mut self.lanes[epoch.lane as usize];
+        if lane.queue.is_empty() {
+            self.active.push(epoch.lane);
+        }
+        lane.queue.push_back(Queued {
+            index: epoch.index,
+            task,
+        });
+    }
+
+    pub(crate) fn operation(
+        &self,
+        kind: OperationKind,
+        device: DeviceId,
+        stream: Option<RawStream>,
+        site: Site,
+    ) -> Operation {
+        Operation {
+            kind,
+            device,
+            stream,
+            site,
+            launched_at: None,
+        }
+    }
+
+    /// Queues work on a lane: checks it against everything before it and models its time.
+    pub(crate) fn submit(&mut self, lane: u32, work: Arc<Work>, site: Site) -> Epoch {
+        let epoch = self.next_epoch(lane);
+        let stream = self.lanes[lane as usize].stream;
+        let operation = self.operation(work.kind, work.device, stream, site);
+        let memory = self.check(&work, operation, epoch);
+        let host_before = self.look_at_host(&work, epoch, 0, true);
+        let start = self.submission_time(lane);
+        let (start, end) = self.devices[work.device.0 as usize]
+            .engines
+            .run(work.cost, start);
+        self.lane(lane).end = end;
+        self.timeline.ran(&operation, &work, lane, start, end);
+        let clock = matches!(work.body, Body::HostFunction(_))
+            .then(|| Box::new(self.lanes[lane as usize].clock.clone()));
+        self.push(
+            epoch,
+            Task::Run(Pending {
+                work,
+                operation,
+                memory,
+                host_before,
+                clock,
+            }),
+        );
+        epoch
+    }
+
+    /// When an entry that is queued now could start in modelled time.
+    pub(crate) fn submission_time(&mut self, lane: u32) -> Picos {
+        self.host_end += self.call_picos;
+        self.lanes[lane as usize].end.max(self.host_end)
+    }
+
+    /// Notes that work will use host memory, and how that memory looks now.
+    pub(crate) fn look_at_host(
+        &mut self,
+        work: &Work,
+        epoch: Epoch,
+        node: u32,
+        alone: bool,
+    ) -> HostBefore {
+        if matches!(work.body, Body::HostFunction(_)) {
+            self.pending_host_functions += 1;
+        }
+        let Some(host) = &work.host else {
+            return HostBefore::Unknown;
+        };
+        let range = host.range();
+        let may_change = !alone
+            || self.pending_host_functions > 0
+            || self.pending_host.values().any(|other| {
+                (other.writes || host.writes)
+                    && other.range.start < range.end
+                    && range.start < other.range.end
+            });
+        self.pending_host.insert(
+            (epoch.lane, epoch.index, node),
+            PendingHost {
+                range,
+                writes: host.writes,
+            },
+        );
+        if may_change || !self.config.checks.host_memory {
+            HostBefore::Unknown
+        } else if host.writes {
+            host.pointer.poison(host.bytes);
+            HostBefore::Poisoned
+        } else {
+            HostBefore::Source(host.pointer.fingerprint(host.bytes))
+        }
+    }
+
+    /// The page-locked allocation that an address lies in.
+    pub(crate) fn pinned_at(&self, address: u64) -> Option<&PinnedEntry> {
+        let (&base, entry) = self.pinned.range(..=address).next_back()?;
+        (address < base + entry.block.bytes() as u64).then_some(entry)
+    }
+
+    /// Whether all of a host range is page-locked.
+    pub(crate) fn is_pinned(&self, pointer: HostPtr, bytes: usize) -> bool {
+        let address = pointer.address();
+        self.pinned_at(address).is_some_and(|entry| {
+            let info = entry.info();
+            address + bytes as u64 <= info.base + info.bytes
+        })
+    }
+
+    /// The device is lost: nothing queued on it has an effect any more.
+    pub(crate) fn lose_device(&mut self, device: DeviceId, code: ErrorCode) {
+        let state = &mut self.devices[device.0 as usize];
+        if state.fault.is_some() {
+            return;
+        }
+        state.fault = Some(code);
+        for (number, lane) in self
+            .lanes
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, lane)| lane.device == device)
+        {
+            if !lane.busy {
+                lane.queue.clear();
+                lane.completed = lane.submitted;
+                self.active.retain(|&active| active != number as u32);
+            }
+            lane.held = false;
+            lane.lost = false;
+        }
+        let lanes = &self.lanes;
+        self.pending_host
+            .retain(|&(lane, ..), _| lanes[lane as usize].device != device);
+    }
+}

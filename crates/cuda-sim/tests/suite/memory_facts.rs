@@ -1,0 +1,373 @@
+//! Rules of memory, one test each.
+
+use crate::kit::{D0, Gpu, seeds};
+use cuda_driver::{Call, DeviceId, DevicePtr, Devices, Driver, ErrorCode, Kernels, Memory};
+use cuda_sim::{Finding, SimDriver};
+use std::sync::Arc;
+
+/// Bases are aligned to 256 bytes at least, requests of no bytes fail, and the address of freed memory is handed out
+/// again at once.
+#[test]
+fn addresses_are_aligned_and_reused_and_nothing_is_no_size() {
+    let gpu = Gpu::seeded(0);
+    let (a, b) = (gpu.alloc(1), gpu.alloc(1000));
+    assert!(a.0.is_multiple_of(256) && b.0.is_multiple_of(256) && a != b);
+    gpu.free(a);
+    assert_eq!(gpu.alloc(10), a);
+    let (pool, stream) = (gpu.pool(), gpu.stream());
+    for error in [
+        gpu.sim.mem_alloc(D0, 0).unwrap_err(),
+        gpu.sim.mem_alloc_async(D0, pool, 0, stream).unwrap_err(),
+        gpu.sim.host_alloc(D0, 0).unwrap_err(),
+    ] {
+        assert_eq!(error.code, ErrorCode::INVALID_VALUE);
+    }
+    gpu.clean();
+}
+
+/// The second free of an address fails, and so does a free of what was never allocated.
+#[test]
+fn memory_is_freed_once() {
+    let gpu = Gpu::seeded(0);
+    let a = gpu.alloc(512);
+    gpu.free(a);
+    for address in [a, DevicePtr(a.0 + 256), DevicePtr::NULL] {
+        assert_eq!(
+            gpu.try_free(address).unwrap_err().code,
+            ErrorCode::INVALID_VALUE
+        );
+    }
+    let (pool, stream) = (gpu.pool(), gpu.stream());
+    let b = gpu.alloc_async(pool, 512, stream);
+    gpu.free_async(b, stream);
+    assert_eq!(
+        gpu.try_free_async(b, stream).unwrap_err().code,
+        ErrorCode::INVALID_VALUE
+    );
+    let reports = gpu.sim.reports();
+    assert_eq!(gpu.kinds(), ["bad free"; 3]);
+    assert!(matches!(
+        reports[0].finding,
+        Finding::BadFree {
+            earlier: Some(_),
+            ..
+        }
+    ));
+}
+
+/// A device has so much memory and no more; sizes that can't be are refused the same way.
+#[test]
+fn memory_is_limited() {
+    let gpu = Gpu::new(SimDriver::builder().memory_bytes(1 << 20));
+    assert_eq!(gpu.sim.memory_info(D0), Ok((1 << 20, 1 << 20)));
+    let a = gpu.alloc(1 << 19);
+    assert_eq!(gpu.sim.memory_info(D0), Ok((1 << 19, 1 << 20)));
+    for bytes in [(1 << 19) + 1, usize::MAX] {
+        assert_eq!(
+            gpu.sim.mem_alloc(D0, bytes).unwrap_err().code,
+            ErrorCode::OUT_OF_MEMORY
+        );
+    }
+    gpu.free(a);
+    assert_eq!(gpu.sim.memory_info(D0), Ok((1 << 20, 1 << 20)));
+    gpu.sim.faults().memory_budget(D0, Some(1000));
+    assert_eq!(
+        gpu.sim.mem_alloc(D0, 1025).unwrap_err().code,
+        ErrorCode::OUT_OF_MEMORY
+    );
+    gpu.sim.faults().clear();
+    gpu.alloc(1 << 20);
+    gpu.clean();
+}
+
+/// Stream-ordered memory is valid for work ordered after its allocation and before its free, on any stream.
+#[test]
+fn pool_memory_is_valid_in_stream_order() {
+    seeds(100, |gpu| {
+        let (pool, a, b) = (gpu.pool(), gpu.stream(), gpu.stream());
+        let x = gpu.alloc_async(pool, 4, a);
+        gpu.fill(a, x, 1, 1);
+        gpu.edge(a, b);
+        gpu.step(b, x, 1, 1);
+        let out = gpu.pinned(1);
+        gpu.to_host(b, &out, x, 1);
+        gpu.edge(b, a);
+        gpu.free_async(x, a);
+        gpu.synchronize(a);
+        assert_eq!(out.get(0), 4);
+        gpu.clean();
+    });
+}
+
+/// Use that is ordered neither after the allocation nor before the free is reported, whatever the schedule did.
+#[test]
+fn pool_memory_is_not_valid_out_of_order() {
+    seeds(100, |gpu| {
+        let (pool, a, b) = (gpu.pool(), gpu.stream(), gpu.stream());
+        let x = gpu.alloc_async(pool, 4, a);
+        gpu.fill(b, x, 1, 1);
+        assert_eq!(gpu.kinds(), ["use before allocation"]);
+        gpu.free_async(x, a);
+        assert_eq!(
+            gpu.kinds(),
+            ["free before use ends", "use before allocation"]
+        );
+        let _ = gpu.sim.take_reports();
+        let _ = gpu.try_fill(a, x, 1, 1);
+        assert_eq!(gpu.kinds(), ["use after free"]);
+        gpu.synchronize(b);
+    });
+}
+
+/// A pool hands freed memory out again only where the new owner comes after the free: on the same stream, along an
+/// event, or when the free has been done.
+#[test]
+fn pools_reuse_memory_only_in_order() {
+    seeds(50, |gpu| {
+        let (pool, a, b) = (gpu.pool(), gpu.stream(), gpu.stream());
+        gpu.sim.hold_stream(a);
+        let x = gpu.alloc_async(pool, 1000, a);
+        gpu.free_async(x, a);
+        let y = gpu.alloc_async(pool, 1000, b);
+        assert_ne!(
+            x, y,
+            "the free has not happened and b is not ordered after it"
+        );
+        let z = gpu.alloc_async(pool, 1000, a);
+        assert_eq!(x, z, "the same stream comes after its own free");
+        gpu.free_async(z, a);
+        gpu.edge(a, b);
+        assert_eq!(
+            gpu.alloc_async(pool, 1000, b),
+            x,
+            "an event orders b after the free"
+        );
+        gpu.sim.release_stream(a);
+        gpu.synchronize(b);
+        gpu.clean();
+    });
+}
+
+/// A pool keeps at most its threshold at a synchronisation, returns what is unused when trimmed, and knows its marks.
+#[test]
+fn pools_release_above_their_threshold() {
+    let gpu = Gpu::seeded(0);
+    let (frugal, greedy) = (gpu.sim.pool_create(D0, 0).unwrap(), gpu.pool());
+    let stream = gpu.stream();
+    for pool in [frugal, greedy] {
+        let [x, y] = [1024, 2048].map(|bytes| gpu.alloc_async(pool, bytes, stream));
+        let usage = gpu.sim.pool_usage(D0, pool).unwrap();
+        assert_eq!((usage.used_bytes, usage.reserved_bytes), (3072, 3072));
+        gpu.free_async(x, stream);
+        gpu.free_async(y, stream);
+    }
+    gpu.synchronize(stream);
+    let usage = gpu.sim.pool_usage(D0, frugal).unwrap();
+    assert_eq!(
+        (
+            usage.reserved_bytes,
+            usage.reserved_high_bytes,
+            usage.used_high_bytes
+        ),
+        (0, 3072, 3072)
+    );
+    assert_eq!(gpu.sim.pool_usage(D0, greedy).unwrap().reserved_bytes, 3072);
+    gpu.sim.pool_trim(D0, greedy, 2500).unwrap();
+    assert_eq!(gpu.sim.pool_usage(D0, greedy).unwrap().reserved_bytes, 2048);
+    gpu.sim.pool_trim(D0, greedy, 0).unwrap();
+    assert_eq!(gpu.sim.pool_usage(D0, greedy).unwrap().reserved_bytes, 0);
+    gpu.clean();
+}
+
+/// A destroyed pool's memory stays valid until it is freed, and returns then; a new pool with the same handle has
+/// nothing to do with it.
+#[test]
+fn a_destroyed_pool_ends_with_its_last_allocation() {
+    let gpu = Gpu::seeded(0);
+    let (pool, stream) = (gpu.pool(), gpu.stream());
+    let x = gpu.alloc_async(pool, 1000, stream);
+    // SAFETY: the handle is not used again before it is created anew.
+    unsafe { gpu.sim.pool_destroy(D0, pool) }.unwrap();
+    assert_eq!(gpu.pool(), pool);
+    gpu.fill(stream, x, 1, 10);
+    gpu.free_async(x, stream);
+    gpu.synchronize(stream);
+    assert_eq!(gpu.sim.pool_usage(D0, pool).unwrap().used_bytes, 0);
+    let (free, total) = gpu.sim.memory_info(D0).unwrap();
+    assert_eq!(free, total);
+    gpu.clean();
+}
+
+/// Devices without pools say so.
+#[test]
+fn pools_can_be_absent() {
+    let gpu = Gpu::new(SimDriver::builder().pools(false));
+    assert!(!gpu.sim.device_properties(D0).unwrap().memory_pools);
+    assert_eq!(
+        gpu.sim.pool_create(D0, 0).unwrap_err().code,
+        ErrorCode::NOT_SUPPORTED
+    );
+}
+
+/// The source of an asynchronous copy is read when the copy runs: changing it too early changes what arrives, and is
+/// reported in every schedule in which the copy had not run yet.
+#[test]
+fn the_source_of_a_copy_is_read_late() {
+    let (mut late, mut caught) = (0, 0);
+    seeds(200, |gpu| {
+        let (stream, x, source) = (gpu.stream(), gpu.alloc(40), gpu.pinned(10));
+        source.fill(1);
+        gpu.to_device(stream, x, &source, 10);
+        source.set(9, 2);
+        gpu.synchronize(stream);
+        let arrived = gpu.read(x, 10)[9];
+        assert!(arrived == 1 || gpu.kinds() == ["host memory touched"]);
+    });
+    for seed in 0..200 {
+        let gpu = Gpu::seeded(seed);
+        let (stream, x, source) = (gpu.stream(), gpu.alloc(40), gpu.pinned(10));
+        source.fill(1);
+        gpu.to_device(stream, x, &source, 10);
+        source.set(9, 2);
+        gpu.synchronize(stream);
+        late += u32::from(gpu.read(x, 10)[9] == 2);
+        caught += u32::from(!gpu.sim.reports().is_empty());
+    }
+    assert!(late > 100 && late == caught);
+}
+
+/// The destination of an asynchronous copy holds no sense before the copy has run; writing to it is reported.
+#[test]
+fn the_destination_of_a_copy_is_not_touched() {
+    let gpu = Gpu::seeded(0);
+    let (stream, x, target) = (gpu.stream(), gpu.alloc(4), gpu.pinned(1));
+    target.fill(5);
+    gpu.fill(stream, x, 1, 1);
+    gpu.sim.hold_stream(stream);
+    gpu.to_host(stream, &target, x, 1);
+    assert_eq!(target.get(0), u32::MAX, "poison: reading early shows");
+    gpu.clean();
+    target.set(0, 6);
+    gpu.sim.release_stream(stream);
+    gpu.synchronize(stream);
+    assert_eq!(gpu.kinds(), ["host memory touched"]);
+    assert_eq!(target.get(0), 1);
+}
+
+/// Copies through the same host memory that stream order separates are right; a host function may change it too.
+#[test]
+fn host_memory_changes_legally_in_stream_order() {
+    seeds(100, |gpu| {
+        let (stream, x, y, staging) = (gpu.stream(), gpu.alloc(4), gpu.alloc(4), gpu.pinned(1));
+        gpu.fill(stream, x, 7, 1);
+        gpu.to_host(stream, &staging, x, 1);
+        gpu.to_device(stream, y, &staging, 1);
+        gpu.to_host(stream, &staging, y, 1);
+        let address = staging.pointer.as_ptr().expose_provenance();
+        let change = Arc::new(move || {
+            let value = std::ptr::with_exposed_provenance_mut::<u32>(address);
+            // SAFETY: the page-locked memory is alive, and stream order keeps the copies away from it.
+            unsafe { *value += 1 };
+        });
+        gpu.sim.launch_host_function(D0, stream, change).unwrap();
+        gpu.to_device(stream, x, &staging, 1);
+        gpu.synchronize(stream);
+        assert_eq!(gpu.read(x, 1), [8]);
+        gpu.free_pinned(&staging);
+        gpu.clean();
+    });
+}
+
+/// Page-locked memory that is freed while a copy needs it is reported, and the copy does no harm.
+#[test]
+fn page_locked_memory_outlives_its_copies() {
+    seeds(50, |gpu| {
+        let (stream, x, source) = (gpu.stream(), gpu.alloc(4), gpu.pinned(1));
+        source.fill(1);
+        gpu.to_device(stream, x, &source, 1);
+        gpu.free_pinned(&source);
+        assert_eq!(gpu.kinds(), ["free before use ends"]);
+        gpu.synchronize(stream);
+    });
+}
+
+/// A synchronous copy from pageable memory may return while the transfer is under way on the legacy stream, which
+/// does not order with other streams; from page-locked memory, and to the host, it is over when it returns.
+#[test]
+fn pageable_copies_to_the_device_end_late() {
+    let gpu = Gpu::seeded(0);
+    let (stream, x) = (gpu.stream(), gpu.alloc(4));
+    gpu.write(x, &[1]).unwrap();
+    assert_eq!(
+        gpu.read(x, 1),
+        [1],
+        "synchronous copies are ordered among themselves"
+    );
+    gpu.write(x, &[2]).unwrap();
+    gpu.step(stream, x, 0, 1);
+    assert_eq!(gpu.kinds(), ["race"]);
+
+    let gpu = Gpu::seeded(0);
+    let (stream, x) = (gpu.stream(), gpu.alloc(4));
+    gpu.write(x, &[2]).unwrap();
+    gpu.sim.device_synchronize(D0).unwrap();
+    gpu.step(stream, x, 0, 1);
+    gpu.synchronize(stream);
+    assert_eq!(gpu.read(x, 1), [6]);
+    gpu.clean();
+
+    let gpu = Gpu::new(SimDriver::builder().staged_copies(false));
+    let (stream, x) = (gpu.stream(), gpu.alloc(4));
+    gpu.write(x, &[2]).unwrap();
+    gpu.step(stream, x, 0, 1);
+    gpu.clean();
+}
+
+/// Kernels reach another device's memory only through a pool with access; copies always do.
+#[test]
+fn peer_memory_needs_access() {
+    let sim = SimDriver::builder().devices(2).build();
+    let (here, there) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
+    let (stream, pool) = (here.stream(), there.pool());
+    let far = there.stream();
+    let x = there.alloc_async(pool, 4, far);
+    there.fill(far, x, 1, 1);
+    there.synchronize(far);
+    sim.pool_set_access(DeviceId(1), pool, D0).unwrap();
+    here.step(stream, x, 0, 1);
+    here.synchronize(stream);
+    sim.assert_no_reports();
+    let y = there.alloc(4);
+    there.fill(far, y, 1, 1);
+    there.synchronize(far);
+    here.step(stream, y, 0, 1);
+    assert_eq!(here.kinds(), ["no peer access"]);
+    assert!(sim.stream_synchronize_code(stream) == ErrorCode::ILLEGAL_ADDRESS);
+}
+
+trait SynchronizeCode {
+    fn stream_synchronize_code(&self, stream: cuda_driver::RawStream) -> ErrorCode;
+}
+
+impl SynchronizeCode for SimDriver {
+    fn stream_synchronize_code(&self, stream: cuda_driver::RawStream) -> ErrorCode {
+        use cuda_driver::Streams;
+        self.stream_synchronize(D0, stream).unwrap_err().code
+    }
+}
+
+/// Every call counts itself once, failed ones too.
+#[test]
+fn every_call_is_counted_once() {
+    let gpu = Gpu::seeded(0);
+    let before = gpu.sim.counters().snapshot();
+    let x = gpu.alloc(4);
+    let stream = gpu.stream();
+    gpu.fill(stream, x, 0, 1);
+    let _ = gpu.sim.mem_alloc(D0, 0);
+    gpu.synchronize(stream);
+    let made = gpu.sim.counters().snapshot() - before;
+    assert_eq!(made.of(Call::MemAlloc), 2);
+    assert_eq!(made.of(Call::MemsetD32Async), 1);
+    assert_eq!(made.total(), 5);
+}
