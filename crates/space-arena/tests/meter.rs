@@ -55,7 +55,7 @@ fn what_fails_is_not_counted() {
     let arena = Arena::with_capacity(1 << 10).unwrap();
     let meter = Meter::new(&arena);
     let one = Undef::<u8, _>::new([300]);
-    drop(meter.alloc(one).unwrap());
+    let _kept = meter.alloc(one).unwrap();
     assert!(meter.alloc((one, Undef::<u8, _>::new([1 << 12]))).is_err());
     assert_eq!((meter.offset(), meter.watermark()), (512, 512));
     assert_eq!((arena.offset(), arena.watermark()), (512, 512));

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use space_arena::{Arena, HostSlab};
-use space_core::{Alignment, AllocError, Frame, Host, Mark, Space, Undef};
+use space_core::{AllocError, Frame, Host, Mark, Space, Undef};
 use support::*;
 
 /// What an arena must do, computed without memory.

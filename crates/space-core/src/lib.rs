@@ -41,8 +41,8 @@
 //! # Map
 //!
 //! - where arrays come from: [`Space`], [`Heap`], [`Similar`], [`Frame`]
-//! - what to make: [`Describe`], [`Undef`], [`Given`], [`Entry`], [`Scratch`], [`Dims`],
-//!   [`Element`]
+//! - what to make: [`trait@Describe`], [`Undef`], [`Given`], [`Entry`], [`Scratch`], [`Dims`],
+//!   [`Element`]; structs in three roles: [`Mode`], [`Spec`], [`In`], [`Partial`]
 //! - kinds of memory, for those who add one: [`Family`], [`Block`], [`FrameBlock`]; the host's:
 //!   [`Host`], [`HostBlock`], [`HostCarve`], [`HostArray`]
 //! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]
@@ -70,7 +70,10 @@ pub use alignment::Alignment;
 pub use block::{Block, FrameBlock};
 pub use capture::{CaptureViolation, Capturing, capturing};
 pub use cursor::Cursor;
-pub use describe::{Carved, Describe, Entry, Flat, Given, Scratch, Shaped, Undef};
+pub use describe::{
+    Carved, Describe, Entry, Flat, Given, In, Mode, Partial, Scratch, Shaped, Spec, ToPartial,
+    Undef,
+};
 pub use dims::Dims;
 pub use element::Element;
 pub use error::AllocError;
@@ -83,3 +86,5 @@ pub use mark::{Epoch, Mark};
 pub use similar::{Exemplar, Similar};
 pub use slab::{Parts, Slab};
 pub use space::{ArrayOf, Checkpoint, Space};
+#[cfg(feature = "derive")]
+pub use space_derive::Describe;

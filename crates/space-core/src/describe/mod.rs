@@ -2,9 +2,11 @@
 
 mod compound;
 mod entry;
+mod mode;
 mod undef;
 
 pub use entry::{Entry, Given};
+pub use mode::{In, Mode, Partial, Spec, ToPartial};
 pub use undef::{Shaped, Undef};
 
 use crate::{AllocError, Block, FrameBlock, Space};
@@ -43,6 +45,11 @@ use crate::{AllocError, Block, FrameBlock, Space};
 /// assert_eq!((pair.x.len(), pair.y.len()), (3, 4));
 /// # Ok::<(), AllocError>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not describe arrays over blocks of type `{B}`",
+    note = "describe an array by `Undef`, several by a tuple, an array, an option, or a struct \
+            with `#[derive(Describe)]`; wrap what is there already in `Given`"
+)]
 pub trait Describe<B: Block> {
     /// What the description becomes.
     type Out;
