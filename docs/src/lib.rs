@@ -23,6 +23,10 @@ chapters! {
     introduction "introduction.md",
     vocabulary "vocabulary.md",
     spaces "spaces.md",
+    driver "driver.md",
+    streams "streams.md",
+    buffers "buffers.md",
+    capture "capture.md",
     hardware "hardware.md",
 }
 
