@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::report::Report;
+use crate::sanitize::COMPILE_FAIL;
 use crate::{toolchain, workspace};
 
 /// Crates that Miri can run: no threads that wait on the clock, no foreign functions.
@@ -22,12 +23,17 @@ pub(crate) fn run() -> Result<(), Failure> {
     // Memory maps need the kernel, so isolation is off.
     let line = Invocation::new("cargo +nightly miri test --lib --tests")
         .args(packages)
+        .args(["--", "--skip", COMPILE_FAIL])
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("CARGO_TARGET_DIR", folder.display().to_string());
     report.command("Miri", &line)?;
     report.skip(
         "crates with a device",
         "the simulated device's threads are too slow under Miri",
+    );
+    report.skip(
+        "compile-fail tests",
+        "they start a compiler, which Miri can't",
     );
     println!("{report}");
     Ok(())
