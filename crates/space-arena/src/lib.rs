@@ -36,14 +36,20 @@
 //! # Map
 //!
 //! - [`Arena`] and [`ArenaBuilder`]; [`Meter`], which tells how large an arena has to be
+//! - steps that declare what they need: [`Verb`], [`Mutate`], [`Allocating`], and the space-first
+//!   [`outputs`], [`checkpoints`] and frame-first [`scratch`]; [`Shadow`], a primal with a gradient
 //! - slabs in host memory: [`HostSlab`], [`BorrowedSlab`]
 
 mod arena;
 mod builder;
 mod meter;
+mod shadow;
 mod slab;
+mod verb;
 
 pub use arena::Arena;
 pub use builder::ArenaBuilder;
 pub use meter::Meter;
+pub use shadow::{Shadow, ShadowOf};
 pub use slab::{BorrowedSlab, HostSlab, Lent};
+pub use verb::{Allocating, Made, MadeInFrame, Mutate, Verb, checkpoints, outputs, scratch};

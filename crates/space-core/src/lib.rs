@@ -44,7 +44,7 @@
 //! - what to make: [`trait@Describe`], [`Undef`], [`Given`], [`Entry`], [`Scratch`], [`Dims`],
 //!   [`Element`]; structs in three roles: [`Mode`], [`Spec`], [`In`], [`Partial`]
 //! - kinds of memory, for those who add one: [`Family`], [`Block`], [`FrameBlock`]; the host's:
-//!   [`Host`], [`HostBlock`], [`HostCarve`], [`HostArray`]
+//!   [`Host`], [`HostBlock`], [`HostCarve`], [`HostArray`], [`HostLeaf`], [`Zeroed`]
 //! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]
 //! - device captures: [`capturing`], [`CaptureViolation`]
 
@@ -80,7 +80,8 @@ pub use error::AllocError;
 pub use family::Family;
 pub use frame::Frame;
 pub use host::{
-    CarvedArray, Heap, Host, HostArray, HostBlock, HostCarve, Init, InitState, OwnedArray, Uninit,
+    CarvedArray, Heap, Host, HostArray, HostBlock, HostCarve, HostLeaf, Init, InitState,
+    OwnedArray, Uninit, Zeroed,
 };
 pub use mark::{Epoch, Mark};
 pub use similar::{Exemplar, Similar};

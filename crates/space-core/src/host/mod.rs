@@ -3,10 +3,12 @@
 mod array;
 mod block;
 mod heap;
+mod leaf;
 
 pub use array::{CarvedArray, HostArray, Init, InitState, OwnedArray, Uninit};
 pub use block::{HostBlock, HostCarve};
 pub use heap::Heap;
+pub use leaf::{HostLeaf, Zeroed};
 
 use std::{ops::Range, ptr::NonNull};
 
