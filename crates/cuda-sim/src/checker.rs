@@ -9,7 +9,7 @@ use crate::lane::Resolved;
 use crate::memory::{Allocation, AllocationId, Origin};
 use crate::report::{Finding, MemorySpace, MemoryUse, Operation};
 use crate::shadow::Access;
-use crate::sim::Sim;
+use crate::sim::{PinnedEntry, Sim};
 use crate::work::{Body, Span, Work};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -25,7 +25,7 @@ impl Sim {
                 .and_then(|span| self.allocations.based_at(span.range.start));
             return SmallVec::from_elem(id, 1);
         }
-        let resolved: Resolved = work
+        let mut resolved: Resolved = work
             .spans
             .iter()
             .map(|span| self.resolve(span, work, operation, epoch))
@@ -78,7 +78,10 @@ impl Sim {
         if checks.uninitialised {
             self.check_written(work, &resolved, operation);
         }
-        self.check_host(work, operation, epoch);
+        if !self.check_host(work, operation, epoch) {
+            // Such a copy must not run at all: it would write over what the host has there.
+            resolved.fill(None);
+        }
         resolved
     }
 
@@ -187,27 +190,28 @@ impl Sim {
         }
     }
 
-    /// Host memory of an asynchronous copy: its page-locked bounds, and races between copies.
-    fn check_host(&mut self, work: &Work, operation: Operation, epoch: Epoch) {
-        let Some(host) = &work.host else { return };
+    /// Host memory of an asynchronous copy: its page-locked bounds, and races between copies. False when it reaches
+    /// past its bounds.
+    fn check_host(&mut self, work: &Work, operation: Operation, epoch: Epoch) -> bool {
+        let Some(host) = &work.host else { return true };
         let (range, writes) = (host.range(), host.writes);
-        if self.config.checks.bounds
-            && let Some(entry) = self.pinned_at(range.start)
-        {
-            let info = entry.info();
-            if range.end > info.base + info.bytes {
+        let pinned = self.pinned_at(range.start).map(PinnedEntry::info);
+        if let Some(info) = pinned.filter(|info| range.end > info.base + info.bytes) {
+            if self.config.checks.bounds {
+                let space = MemorySpace::Host;
                 let used = MemoryUse {
                     operation,
                     writes,
-                    space: MemorySpace::Host,
+                    space,
                     range,
                     allocation: Some(info),
                 };
                 self.reports.add(Finding::OutOfBounds { used });
-                return;
             }
+            return false;
         }
         self.touch_host(range, writes, operation, epoch);
+        true
     }
 
     /// Notes a use of host memory by entry `epoch`; reports races with earlier uses.
@@ -221,9 +225,7 @@ impl Sim {
         if !self.config.checks.races {
             return;
         }
-        let allocation = self
-            .pinned_at(range.start)
-            .map(crate::sim::PinnedEntry::info);
+        let allocation = self.pinned_at(range.start).map(PinnedEntry::info);
         let Self {
             host_shadow,
             lanes,

@@ -236,7 +236,8 @@ impl Sim {
                 }
                 _ => self.check(work, operation, epoch),
             };
-            let host_before = self.look_at_host(work, epoch, index as u32, !data.writes_host);
+            let host_before =
+                self.look_at_host(work, &memory, epoch, index as u32, !data.writes_host);
             let clock = matches!(work.body, Body::HostFunction(_)).then(|| {
                 let mut clock = self.lanes[lane as usize].clock.clone();
                 clock.set(lane, epoch.index - 1);

@@ -7,7 +7,7 @@ use crate::faults::FaultPlan;
 use crate::graph::{Exec, Graph, GraphOwners};
 use crate::handles::{Site, Table};
 use crate::host_memory::{HostPtr, PinnedBlock};
-use crate::lane::{HostBefore, Lane, Pending, Queued, Task};
+use crate::lane::{HostBefore, Lane, Pending, Queued, Resolved, Task};
 use crate::memory::Allocations;
 use crate::pool::{DeviceMemory, Pool, PoolId};
 use crate::random::Random;
@@ -351,7 +351,7 @@ impl Sim {
         let stream = self.lanes[lane as usize].stream;
         let operation = self.operation(work.kind, work.device, stream, site);
         let memory = self.check(&work, operation, epoch);
-        let host_before = self.look_at_host(&work, epoch, 0, true);
+        let host_before = self.look_at_host(&work, &memory, epoch, 0, true);
         let start = self.submission_time(lane);
         let (start, end) = self.devices[work.device.0 as usize]
             .engines
@@ -383,6 +383,7 @@ impl Sim {
     pub(crate) fn look_at_host(
         &mut self,
         work: &Work,
+        memory: &Resolved,
         epoch: Epoch,
         node: u32,
         alone: bool,
@@ -395,6 +396,7 @@ impl Sim {
         };
         let range = host.range();
         let may_change = !alone
+            || memory.contains(&None)
             || self.pending_host_functions > 0
             || self.pending_host.values().any(|other| {
                 (other.writes || host.writes)

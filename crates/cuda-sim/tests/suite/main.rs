@@ -4,4 +4,6 @@ mod capture_facts;
 mod event_facts;
 mod kit;
 mod memory_facts;
+mod oracle;
 mod order;
+mod wrong_programs;

@@ -1,0 +1,256 @@
+//! The vector-clock checker against brute force: random programs, for which every pair of operations is known to be
+//! ordered or not by following edges.
+
+use crate::kit::{D0, Gpu};
+use cuda_driver::{DevicePtr, Events, RawEvent, RawGraphExec, RawStream, Streams};
+use cuda_sim::{Checks, SimDriver};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::ops::Range;
+
+const STREAMS: usize = 4;
+const EVENTS: usize = 4;
+const GRAPHS: usize = 2;
+/// Values that operations touch.
+const LEN: usize = 12;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(usize, Range<usize>),
+    Read(usize, Range<usize>),
+    /// A synchronous read by the host.
+    HostRead(Range<usize>),
+    Replay(usize, usize),
+    Record(usize, usize),
+    Wait(usize, usize),
+    SynchronizeStream(usize),
+    SynchronizeEvent(usize),
+    QueryStream(usize),
+    /// The stream is destroyed and another takes its place.
+    Renew(usize),
+}
+
+fn range() -> impl Strategy<Value = Range<usize>> {
+    (0..LEN, 1..=LEN).prop_map(|(start, len)| start..(start + len).min(LEN))
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..STREAMS, range()).prop_map(|(stream, range)| Op::Write(stream, range)),
+        4 => (0..STREAMS, range()).prop_map(|(stream, range)| Op::Read(stream, range)),
+        1 => range().prop_map(Op::HostRead),
+        1 => (0..GRAPHS, 0..STREAMS).prop_map(|(graph, stream)| Op::Replay(graph, stream)),
+        4 => (0..EVENTS, 0..STREAMS).prop_map(|(event, stream)| Op::Record(event, stream)),
+        4 => (0..STREAMS, 0..EVENTS).prop_map(|(stream, event)| Op::Wait(stream, event)),
+        1 => (0..STREAMS).prop_map(Op::SynchronizeStream),
+        1 => (0..EVENTS).prop_map(Op::SynchronizeEvent),
+        1 => (0..STREAMS).prop_map(Op::QueryStream),
+        1 => (0..STREAMS).prop_map(Op::Renew),
+    ]
+}
+
+/// Brute force: every operation is a node, and what comes before it is a set of nodes.
+#[derive(Default)]
+struct Oracle {
+    /// By node: all nodes before it, and what it touches.
+    nodes: Vec<(Vec<bool>, Option<(Range<usize>, bool)>)>,
+    last: HashMap<&'static str, HashMap<usize, usize>>,
+    /// The last thing that the host knows.
+    host: Option<usize>,
+}
+
+impl Oracle {
+    fn of(&self, kind: &'static str, index: usize) -> Option<usize> {
+        self.last.get(kind)?.get(&index).copied()
+    }
+
+    /// A node after those, and after all that the host knows.
+    fn add(&mut self, after: &[Option<usize>], touch: Option<(Range<usize>, bool)>) -> usize {
+        let number = self.nodes.len();
+        let mut before = vec![false; number];
+        for node in after.iter().chain([&self.host]).flatten() {
+            before[*node] = true;
+            for (mine, theirs) in before.iter_mut().zip(&self.nodes[*node].0) {
+                *mine |= theirs;
+            }
+        }
+        self.nodes.push((before, touch));
+        number
+    }
+
+    fn on(
+        &mut self,
+        kind: &'static str,
+        index: usize,
+        after: &[Option<usize>],
+        touch: Option<(Range<usize>, bool)>,
+    ) {
+        let mut all = vec![self.of(kind, index)];
+        all.extend(after);
+        let node = self.add(&all, touch);
+        self.last.entry(kind).or_default().insert(index, node);
+    }
+
+    /// The host learns of what the last node of something stands for.
+    fn host_learns(&mut self, kind: &'static str, index: usize) {
+        if let Some(node) = self.of(kind, index) {
+            let host = self.add(&[Some(node)], None);
+            self.host = Some(host);
+        }
+    }
+
+    /// Whether the last node conflicts with an earlier one that is not before it.
+    fn last_races(&self) -> bool {
+        let Some((before, Some((range, writes)))) = self.nodes.last() else {
+            return false;
+        };
+        self.nodes.iter().zip(before).any(|((_, touch), &ordered)| {
+            touch.as_ref().is_some_and(|(other, other_writes)| {
+                !ordered
+                    && (*writes || *other_writes)
+                    && other.start < range.end
+                    && range.start < other.end
+            })
+        })
+    }
+}
+
+struct Program {
+    gpu: Gpu,
+    streams: Vec<RawStream>,
+    events: Vec<RawEvent>,
+    execs: Vec<RawGraphExec>,
+    x: DevicePtr,
+    /// Where reads put what they read: a place of its own for each.
+    out: DevicePtr,
+    outs: u64,
+}
+
+fn at(x: DevicePtr, index: usize) -> DevicePtr {
+    DevicePtr(x.0 + 4 * index as u64)
+}
+
+impl Program {
+    fn new(seed: u64, ops: usize) -> Self {
+        let mut checks = Checks::NONE;
+        checks.races = true;
+        let gpu = Gpu::new(SimDriver::builder().seed(seed).checks(checks));
+        let streams: Vec<_> = (0..STREAMS).map(|_| gpu.stream()).collect();
+        let events = (0..EVENTS).map(|_| gpu.event()).collect();
+        let (x, out) = (gpu.alloc(4 * LEN), gpu.alloc(4 * LEN * (ops + 1)));
+        let execs = (0..GRAPHS)
+            .map(|graph| {
+                gpu.begin(streams[0]);
+                gpu.fill(streams[0], at(x, 6 * graph), 1, 3);
+                gpu.instantiate(gpu.end(streams[0]))
+            })
+            .collect();
+        Self {
+            gpu,
+            streams,
+            events,
+            execs,
+            x,
+            out,
+            outs: 0,
+        }
+    }
+
+    /// Does it on the device, and in the oracle; whether they agree on a race.
+    fn run(&mut self, op: &Op, oracle: &mut Oracle) -> Result<(), TestCaseError> {
+        let gpu = &self.gpu;
+        let touches = matches!(op, Op::Write(..) | Op::Read(..) | Op::Replay(..));
+        match op {
+            Op::Write(stream, range) => {
+                gpu.fill(
+                    self.streams[*stream],
+                    at(self.x, range.start),
+                    1,
+                    range.len(),
+                );
+                oracle.on("stream", *stream, &[], Some((range.clone(), true)));
+            }
+            Op::Read(stream, range) => {
+                let out = DevicePtr(self.out.0 + self.outs * 4 * LEN as u64);
+                self.outs += 1;
+                let from = at(self.x, range.start);
+                gpu.add(self.streams[*stream], out, from, from, range.len() as u32);
+                oracle.on("stream", *stream, &[], Some((range.clone(), false)));
+            }
+            Op::HostRead(range) => {
+                let _ = gpu.read(at(self.x, range.start), range.len());
+                oracle.on("legacy", 0, &[], Some((range.clone(), false)));
+                let races = oracle.last_races();
+                oracle.host_learns("legacy", 0);
+                prop_assert_eq!(!gpu.sim.take_reports().is_empty(), races);
+            }
+            Op::Replay(graph, stream) => {
+                gpu.replay(self.execs[*graph], self.streams[*stream])
+                    .unwrap();
+                let previous = oracle.of("graph", *graph);
+                oracle.on(
+                    "stream",
+                    *stream,
+                    &[previous],
+                    Some((6 * graph..6 * graph + 3, true)),
+                );
+                let node = oracle.of("stream", *stream);
+                oracle
+                    .last
+                    .entry("graph")
+                    .or_default()
+                    .extend(node.map(|node| (*graph, node)));
+            }
+            Op::Record(event, stream) => {
+                gpu.record(self.events[*event], self.streams[*stream]);
+                oracle.on("stream", *stream, &[], None);
+                let node = oracle.of("stream", *stream);
+                oracle
+                    .last
+                    .entry("event")
+                    .or_default()
+                    .extend(node.map(|node| (*event, node)));
+            }
+            Op::Wait(stream, event) => {
+                gpu.wait(self.streams[*stream], self.events[*event]);
+                let record = oracle.of("event", *event);
+                oracle.on("stream", *stream, &[record], None);
+            }
+            Op::SynchronizeStream(stream) => {
+                gpu.synchronize(self.streams[*stream]);
+                oracle.host_learns("stream", *stream);
+            }
+            Op::SynchronizeEvent(event) => {
+                gpu.sim.event_synchronize(D0, self.events[*event]).unwrap();
+                oracle.host_learns("event", *event);
+            }
+            Op::QueryStream(stream) => {
+                if gpu.sim.stream_query(D0, self.streams[*stream]).unwrap() {
+                    oracle.host_learns("stream", *stream);
+                }
+            }
+            Op::Renew(stream) => {
+                gpu.destroy_stream(self.streams[*stream]);
+                self.streams[*stream] = gpu.stream();
+                oracle.last.entry("stream").or_default().remove(stream);
+            }
+        }
+        let races = touches && oracle.last_races();
+        let reports = gpu.sim.take_reports();
+        prop_assert_eq!(!reports.is_empty(), races, "{:?}", reports);
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_checker_agrees_with_brute_force(seed in 0_u64..1 << 32, ops in prop::collection::vec(op(), 1..60)) {
+        let mut program = Program::new(seed, ops.len());
+        let mut oracle = Oracle::default();
+        for op in &ops {
+            program.run(op, &mut oracle)?;
+        }
+    }
+}
