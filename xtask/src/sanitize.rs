@@ -59,7 +59,7 @@ impl Sanitizer {
             .join("sanitize")
             .join(self.name());
         let packages = crates.iter().flat_map(|name| ["-p", name]);
-        let line = Invocation::new("cargo +nightly test --lib --tests");
+        let line = Invocation::new("cargo +nightly test --no-fail-fast --lib --tests");
         let line = line.args(["--target", host]).args(packages);
         let line = if self.builds_std() {
             line.arg("-Zbuild-std")
