@@ -2,7 +2,7 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::DomainId;
-use crate::guard::Guard;
+use crate::guard::{Guard, record};
 use crate::ledger::AccessKind;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
@@ -175,7 +175,7 @@ impl<'s> AccessCompletion<'s> {
         Self { stream }
     }
 
-    /// Records one completion and publishes it to every guard of a tuple or of a vector.
+    /// Records one completion and publishes it to every guard of a tuple or of a vector. No guards, no completion.
     ///
     /// # Errors
     /// [`BufferError::WrongStream`] when a guard belongs to another stream: then every guard is released by itself,
@@ -194,7 +194,10 @@ impl<'s> AccessCompletion<'s> {
                 stream: timeline,
             });
         }
-        match self.stream.record() {
+        let Some(first) = released.first() else {
+            return Ok(());
+        };
+        match record(self.stream, first.session()) {
             Ok(done) => {
                 for guard in released {
                     guard.publish(done.clone());

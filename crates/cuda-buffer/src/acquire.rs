@@ -95,6 +95,14 @@ requests! {
     ReadRequest, ReadAccess, AccessKind::Read, &'a T
 }
 
+impl<T> Clone for ReadRequest<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ReadRequest<'_, T> {}
+
 requests! {
     /// A write access to be acquired.
     WriteRequest, WriteAccess, AccessKind::Write, &'a mut T

@@ -5,12 +5,13 @@
 
 use crate::domain::DomainId;
 use crate::folds::Folds;
-use crate::ledger::{Ledger, Predecessors};
+use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::{BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device};
-use parking_lot::{Condvar, Mutex};
+use cuda_runtime::{Allocation, Completion, Device, StreamId};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// What all carves of one arena share, also with graphs that outlive them.
@@ -21,6 +22,9 @@ pub(crate) struct ArenaShared {
     state: Mutex<ArenaState>,
     /// Woken when a graph's launch has published its use of arena bytes.
     launched: Condvar,
+    /// Held while a graph is launched that uses the arena: launches over the same bytes order themselves after one
+    /// another, so they take turns. Graphs of several arenas lock them in order of address.
+    pub(crate) turn: Mutex<()>,
     allocation: Mutex<Option<Allocation>>,
 }
 
@@ -105,6 +109,7 @@ impl ArenaShared {
                 quarantined: Vec::new(),
             }),
             launched: Condvar::new(),
+            turn: Mutex::new(()),
             allocation: Mutex::new(allocation),
         })
     }
@@ -128,11 +133,7 @@ impl ArenaShared {
 
     /// A ledger for the bytes, which no live carve covers, starting from what may still use them.
     pub(crate) fn claim(&self, bytes: Range<usize>) -> Result<(DomainId, usize), ClaimError> {
-        let mut state = self.state.lock();
-        // A launch on another thread is between its waits and its completion: it takes microseconds.
-        while state.launching.iter().any(|used| overlap(used, &bytes)) {
-            self.launched.wait(&mut state);
-        }
+        let mut state = self.between_launches(&bytes);
         if state.carves.len() == state.capacity {
             return Err(ClaimError::OutOfLedgers {
                 capacity: state.capacity,
@@ -155,9 +156,19 @@ impl ArenaShared {
         Ok((id, at))
     }
 
+    /// The state while no launch uses the bytes. One on another thread is between its waits and its completion, which
+    /// takes microseconds.
+    fn between_launches(&self, bytes: &Range<usize>) -> MutexGuard<'_, ArenaState> {
+        let mut state = self.state.lock();
+        while state.launching.iter().any(|used| overlap(used, bytes)) {
+            self.launched.wait(&mut state);
+        }
+        state
+    }
+
     /// Ends the latest carves, those whose first byte lies in `bytes`.
     pub(crate) fn retract(&self, bytes: Range<usize>) {
-        let mut state = self.state.lock();
+        let mut state = self.between_launches(&bytes);
         while let Some(carve) = state
             .carves
             .pop_if(|carve| bytes.contains(&carve.bytes.start))
@@ -244,45 +255,71 @@ impl CarveDomain {
             .filter(|carve| carve.id == self.id)
     }
 
-    /// Begins a graph's use of the bytes of a retired carve; `None` when the carve is alive and has a ledger.
-    pub(crate) fn begin_bytes(&self) -> BufferResult<Option<Predecessors>> {
-        let mut state = self.shared.state.lock();
-        if self.live(&mut state).is_some() {
-            return Ok(None);
-        }
-        let range = self.range();
-        if let Some(alive) = state
-            .carves
-            .iter()
-            .find(|carve| overlap(&carve.bytes, &range))
-        {
-            return Err(BufferError::ArenaInUse {
-                graph: range,
-                carve: alive.bytes.clone(),
-            });
-        }
-        let before = state.folds.of(&range);
-        state.launching.push(range);
-        Ok(Some(before))
+    pub(crate) fn shared(&self) -> &Arc<ArenaShared> {
+        &self.shared
     }
 
-    /// Ends a graph's use of the bytes that never completes: they are not given out again.
-    pub(crate) fn abandon_bytes(&self) {
+    /// Begins a graph's use: under a token while the carve is alive, or else of its bytes, which counts as a write.
+    ///
+    /// `own` tells the carves that the same graph holds for writing: their tokens cover the bytes below them.
+    pub(crate) fn begin_launch(
+        &self,
+        kind: AccessKind,
+        stream: StreamId,
+        since: &'static Location<'static>,
+        own: impl Fn(DomainId) -> bool,
+    ) -> BufferResult<(Option<Token>, Predecessors)> {
         let mut state = self.shared.state.lock();
         let range = self.range();
-        state.quarantined.push(range.clone());
+        let begun = match self.live(&mut state) {
+            Some(carve) => {
+                let (token, before) = carve.ledger.begin(kind, Some(stream), since)?;
+                (Some(token), before)
+            }
+            None => {
+                let in_use = |carve: &&LiveCarve| overlap(&carve.bytes, &range) && !own(carve.id);
+                if let Some(alive) = state.carves.iter().find(in_use) {
+                    return Err(BufferError::ArenaInUse {
+                        graph: range,
+                        carve: alive.bytes.clone(),
+                    });
+                }
+                (None, state.folds.of(&range))
+            }
+        };
+        state.launching.push(range);
+        Ok(begun)
+    }
+
+    /// Ends a graph's use; `done` replaces what the bytes were waiting for.
+    pub(crate) fn end_launch(&self, token: Option<Token>, done: Option<Completion>) {
+        let mut state = self.shared.state.lock();
+        let range = self.range();
         state.stop_launching(&range);
+        match token {
+            // Alive until now: its end waits for launches.
+            Some(token) => {
+                if let Some(carve) = self.live(&mut state) {
+                    carve.ledger.end(token, done);
+                }
+            }
+            None => {
+                if let Some(done) = done {
+                    state.folds.take(&range);
+                    state.folds.insert(range, [done]);
+                }
+            }
+        }
         self.shared.launched.notify_all();
     }
 
-    /// Ends a graph's use of the bytes; `done` replaces what they were waiting for.
-    pub(crate) fn end_bytes(&self, done: Option<Completion>) {
+    /// Ends a graph's use that may never complete: the bytes are not given out again.
+    pub(crate) fn abandon_launch(&self, token: Option<Token>) {
         let mut state = self.shared.state.lock();
         let range = self.range();
         state.stop_launching(&range);
-        if let Some(done) = done {
-            state.folds.take(&range);
-            state.folds.insert(range, [done]);
+        if token.is_none() {
+            state.quarantined.push(range);
         }
         self.shared.launched.notify_all();
     }

@@ -1,13 +1,17 @@
 //! Captured steps: the accesses of a capture, and graphs that launch through the ledger.
 
+use crate::arena::ArenaShared;
 use crate::domain::{Domain, DomainId};
+use crate::guard::record;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::{CallSite, CaptureMode};
 use cuda_runtime::{Capture, Completion, Device, Stream, StreamId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::panic::Location;
+use std::sync::Arc;
 
 /// What a capture has accessed, with a ledger of its own for each value.
 #[derive(Debug, Default)]
@@ -102,11 +106,15 @@ impl CaptureStep for Stream {
         &self,
         step: impl FnOnce(&Capture) -> Result<(), E>,
     ) -> Result<Graph, E> {
-        let _site = CallSite::enter();
-        let capture =
-            Capture::begin(self, CaptureMode::ThreadLocal).map_err(BufferError::Runtime)?;
-        // Dropping the capture on an early return discards it.
+        let site = Location::caller();
+        let begun = {
+            let _site = CallSite::at(site);
+            Capture::begin(self, CaptureMode::ThreadLocal)
+        };
+        let capture = begun.map_err(BufferError::Runtime)?;
+        // The step's operations have sites of their own. Dropping the capture on an early return discards it.
         step(&capture)?;
+        let _site = CallSite::at(site);
         Ok(end(capture)?)
     }
 }
@@ -128,9 +136,17 @@ fn end(capture: Capture) -> BufferResult<Graph> {
         })
         .collect();
     accesses.sort_unstable_by_key(|access| access.domain.id());
+    let arena_of = |access: &GraphAccess| match &access.domain {
+        Domain::Owned(_) => None,
+        Domain::Carve(carve) => Some(carve.shared().clone()),
+    };
+    let mut arenas: Vec<_> = accesses.iter().filter_map(arena_of).collect();
+    arenas.sort_unstable_by_key(|arena| Arc::as_ptr(arena).addr());
+    arenas.dedup_by(|a, b| Arc::ptr_eq(a, b));
     let held = Vec::with_capacity(accesses.len());
     Ok(Graph {
         launching: Mutex::new(held),
+        arenas,
         accesses,
         graph,
     })
@@ -142,13 +158,8 @@ struct GraphAccess {
     kind: AccessKind,
 }
 
-/// A live access of a replay: the position among the graph's accesses, and the token.
-#[derive(Debug)]
-enum Held {
-    Token(Token),
-    /// Bytes of an arena whose carve is over.
-    Bytes,
-}
+/// A live access of a replay: its token, or none for bytes of an arena whose carve is over; and what comes first.
+type Held = (Option<Token>, Predecessors);
 
 /// A captured step. It owns what it accesses: launching it is one more operation in the ledger.
 ///
@@ -176,7 +187,9 @@ pub struct Graph {
     /// In order of identity.
     accesses: Vec<GraphAccess>,
     /// One launch at a time: what it holds, kept to save an allocation per launch.
-    launching: Mutex<Vec<(Held, Predecessors)>>,
+    launching: Mutex<Vec<Held>>,
+    /// The arenas that the accesses lie in, in order of address.
+    arenas: Vec<Arc<ArenaShared>>,
 }
 
 impl Graph {
@@ -211,31 +224,32 @@ impl Graph {
         cuda_runtime::refuse_in_capture("launching a graph")?;
         stream.check_device(self.device())?;
         let mut held = self.launching.lock();
+        let _turns: SmallVec<[MutexGuard<'_, ()>; 2]> =
+            self.arenas.iter().map(|arena| arena.turn.lock()).collect();
         let begun = self.accesses.iter().try_for_each(|access| {
-            held.push(access.begin(stream.id(), since)?);
+            held.push(access.begin(&self.accesses, stream.id(), since)?);
             Ok(())
         });
         let launched = begun.and_then(|()| {
-            for predecessor in held.iter().flat_map(|(_, first)| first) {
-                stream.wait_for(predecessor)?;
-            }
+            stream.wait_for_all(held.iter().flat_map(|(_, first)| first))?;
             // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, the stream is
             // ordered after everything that their ledgers name, and the tokens exclude others until the replay's
             // completion is published.
             unsafe { self.graph.launch_unordered(stream)? };
             Ok(())
         });
-        let result = launched.map(|()| stream.record());
+        // Also when another thread has begun to capture the stream since.
+        let result = launched.map(|()| record(stream, None));
         let poisoned = self.device().is_poisoned();
         let (done, result) = match result {
-            Ok(Ok(done)) => (Some(done), Ok(())),
+            Ok(Ok(done)) => (done, Ok(())),
             Ok(Err(error)) => (None, Err(error.into())),
             Err(error) => (None, Err(error)),
         };
         for (access, (token, _)) in self.accesses.iter().zip(held.drain(..)) {
             match poisoned {
                 false => access.end(token, done.clone()),
-                true => access.abandon(&token),
+                true => access.abandon(token),
             }
         }
         result
@@ -245,30 +259,34 @@ impl Graph {
 impl GraphAccess {
     fn begin(
         &self,
+        all: &[Self],
         stream: StreamId,
         since: &'static Location<'static>,
-    ) -> BufferResult<(Held, Predecessors)> {
-        if let Domain::Carve(carve) = &self.domain
-            && let Some(before) = carve.begin_bytes()?
-        {
-            return Ok((Held::Bytes, before));
+    ) -> BufferResult<(Option<Token>, Predecessors)> {
+        match &self.domain {
+            Domain::Owned(_) => {
+                let (token, before) = self.domain.begin(self.kind, Some(stream), since)?;
+                Ok((Some(token), before))
+            }
+            Domain::Carve(carve) => carve.begin_launch(self.kind, stream, since, |id| {
+                let at = all.binary_search_by_key(&id, |access| access.domain.id());
+                at.is_ok_and(|at| all[at].kind == AccessKind::Write)
+            }),
         }
-        let (token, before) = self.domain.begin(self.kind, Some(stream), since)?;
-        Ok((Held::Token(token), before))
     }
 
-    fn end(&self, held: Held, done: Option<Completion>) {
-        match (held, &self.domain) {
-            (Held::Token(token), domain) => domain.end(token, done),
-            (Held::Bytes, Domain::Carve(carve)) => carve.end_bytes(done),
-            (Held::Bytes, Domain::Owned(_)) => unreachable!("only arenas have bytes"),
+    fn end(&self, token: Option<Token>, done: Option<Completion>) {
+        match (&self.domain, token) {
+            (Domain::Carve(carve), token) => carve.end_launch(token, done),
+            (domain @ Domain::Owned(_), Some(token)) => domain.end(token, done),
+            (Domain::Owned(_), None) => unreachable!("only arenas have bytes"),
         }
     }
 
     /// On a poisoned device the replay may go on for ever: its tokens stay, and the memory is never reused.
-    fn abandon(&self, held: &Held) {
-        if let (Held::Bytes, Domain::Carve(carve)) = (held, &self.domain) {
-            carve.abandon_bytes();
+    fn abandon(&self, token: Option<Token>) {
+        if let Domain::Carve(carve) = &self.domain {
+            carve.abandon_launch(token);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::access::{ReadAccess, WriteAccess};
 use crate::acquire::{ReadRequest, WriteRequest};
-use crate::pinned::PinnedBuffer;
+use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::{BufferResult, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
 use cuda_runtime::Stream;
@@ -60,37 +60,37 @@ pub trait DeviceData {
         transfer::copy(stream, self.write(), src.read())
     }
 
-    /// Queues a copy of page-locked memory of the same length on `stream`. The memory stays alive and unchanged until
+    /// Queues a copy of page-locked memory, or a slice of it, of the same length on `stream`. The memory stays alive and unchanged until
     /// the copy is done.
     ///
     /// # Errors
     /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.
     #[track_caller]
-    fn copy_from_pinned(
+    fn copy_from_pinned<'p>(
         &mut self,
-        src: &PinnedBuffer<Self::Element>,
+        src: impl Into<PinnedSlice<'p, Self::Element>>,
         stream: &Stream,
     ) -> BufferResult<()>
     where
         Self::Element: Pod,
     {
-        transfer::copy_in(stream, self.write(), src)
+        transfer::copy_in(stream, self.write(), src.into())
     }
 
-    /// Queues a copy to page-locked memory of the same length on `stream`.
+    /// Queues a copy to page-locked memory, or a slice of it, of the same length on `stream`.
     ///
     /// # Errors
     /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.
     #[track_caller]
-    fn copy_to_pinned(
+    fn copy_to_pinned<'p>(
         &self,
-        dst: &mut PinnedBuffer<Self::Element>,
+        dst: impl Into<PinnedSliceMut<'p, Self::Element>>,
         stream: &Stream,
     ) -> BufferResult<()>
     where
         Self::Element: Pod,
     {
-        transfer::copy_out(stream, dst, self.read())
+        transfer::copy_out(stream, dst.into(), self.read())
     }
 
     /// Copies ordinary host memory of the same length, on the device's own transfer stream, and waits on the host until

@@ -4,12 +4,16 @@ use crate::arena::CarveDomain;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device, StreamId};
+use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream, StreamId};
 use parking_lot::Mutex;
+use std::num::NonZero;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Alignment of every allocation, in bytes.
+pub(crate) const BASE_ALIGN: usize = 256;
 
 /// The identity of a logical value, never reused in a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -104,8 +108,20 @@ impl Domain {
     pub(crate) fn host_address(&self) -> NonNull<u8> {
         match self {
             Self::Owned(owned) if let Memory::Pinned(memory) = &owned.memory => memory.address,
-            _ => NonNull::without_provenance(std::num::NonZero::new(256).expect("256 is not zero")),
+            _ => NonNull::without_provenance(NonZero::new(BASE_ALIGN).expect("an alignment is not zero")),
         }
+    }
+
+    /// Fails when work on `stream` can't reach the memory: that of a device is its own, page-locked memory is
+    /// everybody's who has the same driver.
+    pub(crate) fn check_reach(&self, stream: &Stream) -> RuntimeResult<()> {
+        let (own, other) = (self.device(), stream.device());
+        let pinned =
+            matches!(self, Self::Owned(owned) if matches!(owned.memory, Memory::Pinned(_)));
+        if pinned && Arc::ptr_eq(own.driver(), other.driver()) {
+            return Ok(());
+        }
+        stream.check_device(own)
     }
 
     /// Takes a token and copies what must come first.
@@ -191,7 +207,11 @@ pub(crate) fn byte_count<T>(len: usize) -> BufferResult<usize> {
         assert!(
             size_of::<T>() > 0,
             "elements of zero size need no device memory"
-        )
+        );
+        assert!(
+            align_of::<T>() <= BASE_ALIGN,
+            "device memory is aligned to 256 bytes"
+        );
     };
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize)

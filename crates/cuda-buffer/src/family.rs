@@ -4,7 +4,7 @@ use crate::acquire::{ReadRequest, WriteRequest};
 use crate::arena::{ArenaShared, CarveDomain, ClaimError};
 use crate::buffer::CudaBuffer;
 use crate::data::DeviceData;
-use crate::domain::{Domain, DomainId, Memory, OwnedDomain};
+use crate::domain::{BASE_ALIGN, Domain, DomainId, Memory, OwnedDomain};
 use crate::{BufferError, BufferResult};
 use cuda_runtime::{Device, RuntimeError};
 use space_arena::Arena;
@@ -19,9 +19,6 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// Alignment of every device allocation, in bytes.
-const BASE_ALIGN: usize = 256;
 
 /// The family of device memory: arrays are [`DeviceArray`]s, each with a ledger of its own.
 #[derive(Debug)]
@@ -133,7 +130,7 @@ unsafe impl Family for DeviceMemory {
         address: NonNull<u8>,
         bytes: usize,
     ) -> Result<DevicePlace, AllocError> {
-        let shared = NonNull::from(&*region.0);
+        let shared = pointer_of(&region.0);
         if bytes == 0 {
             let ledger = LedgerPlace::Empty(shared);
             return Ok(DevicePlace { address, ledger });
@@ -192,6 +189,11 @@ unsafe impl Family for DeviceMemory {
             frame: PhantomData,
         }
     }
+}
+
+/// The pointer that a handle can be made from again: one to the counts as well as to the value.
+fn pointer_of<T>(shared: &Arc<T>) -> NonNull<T> {
+    NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an `Arc` points to something")
 }
 
 /// One more handle of an arena.
@@ -255,7 +257,7 @@ unsafe impl Block for DeviceBlock {
         };
         DevicePlace {
             address: self.address,
-            ledger: LedgerPlace::Owned(NonNull::from(&**owned)),
+            ledger: LedgerPlace::Owned(pointer_of(owned)),
         }
     }
 

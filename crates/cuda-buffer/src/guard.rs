@@ -28,23 +28,38 @@ fn begin(
     stream: &Stream,
     since: &'static Location<'static>,
 ) -> BufferResult<(Guard, Predecessors)> {
-    let (session, (token, predecessors)) = match stream.session()? {
-        None => (None, domain.begin(kind, Some(stream.id()), since)?),
+    domain.check_reach(stream)?;
+    let (session, timeline, (token, predecessors)) = match stream.session()? {
+        // The stream's own timeline, whatever another thread may have begun to capture on it since.
+        None => (
+            None,
+            stream.id(),
+            domain.begin(kind, Some(stream.id()), since)?,
+        ),
         Some(session) => {
             let begun: Result<_, AccessError> = session
                 .with_attachment(|set: &mut AccessSet| set.begin(domain, kind, stream.id(), since));
-            (Some(session.number()), begun?)
+            (Some(session.number()), stream.timeline(), begun?)
         }
     };
     let guard = Guard {
         domain: domain.clone(),
         stream: stream.clone(),
-        timeline: stream.timeline(),
+        timeline,
         token,
         session,
         released: false,
     };
     Ok((guard, predecessors))
+}
+
+/// A completion at the stream's tail, for accesses of the capture of this number, or of none: these end outside
+/// captures also when the stream has begun to capture since, and everything queued under them came before.
+pub(crate) fn record(stream: &Stream, session: Option<u64>) -> RuntimeResult<Option<Completion>> {
+    match session {
+        None => stream.record_eager(),
+        Some(_) => stream.record().map(Some),
+    }
 }
 
 impl Guard {
@@ -56,11 +71,9 @@ impl Guard {
         since: &'static Location<'static>,
     ) -> BufferResult<Self> {
         let (guard, predecessors) = begin(domain, kind, stream, since)?;
-        for predecessor in &predecessors {
-            if let Err(error) = stream.wait_for(predecessor) {
-                guard.cancel();
-                return Err(error.into());
-            }
+        if let Err(error) = stream.wait_for_all(&predecessors) {
+            guard.cancel();
+            return Err(error.into());
         }
         Ok(guard)
     }
@@ -81,10 +94,7 @@ impl Guard {
             Ok(())
         });
         let result = result.and_then(|()| {
-            let predecessors = begun.iter().flatten().flat_map(|(_, first)| first);
-            for predecessor in predecessors {
-                stream.wait_for(predecessor)?;
-            }
+            stream.wait_for_all(begun.iter().flatten().flat_map(|(_, first)| first))?;
             Ok(())
         });
         if let Err(error) = result {
@@ -109,14 +119,19 @@ impl Guard {
         self.timeline
     }
 
+    /// The capture that the access belongs to.
+    pub(crate) fn session(&self) -> Option<u64> {
+        self.session
+    }
+
     /// Gives the token back without a completion: no work was queued under it.
     pub(crate) fn cancel(mut self) {
         self.end(None);
     }
 
     /// Publishes `done` and gives the token back, in one step.
-    pub(crate) fn publish(mut self, done: Completion) {
-        self.end(Some(done));
+    pub(crate) fn publish(mut self, done: Option<Completion>) {
+        self.end(done);
     }
 
     /// Records a completion at the stream's tail, publishes it and gives the token back.
@@ -128,12 +143,7 @@ impl Guard {
     }
 
     fn release_in_place(&mut self) -> RuntimeResult<()> {
-        let recorded = match self.session {
-            // Also when the stream has begun to capture since: the work was queued before.
-            None => self.stream.record_eager(),
-            Some(_) => self.stream.record().map(Some),
-        };
-        match recorded {
+        match record(&self.stream, self.session) {
             Ok(done) => {
                 self.end(done);
                 Ok(())
@@ -145,9 +155,11 @@ impl Guard {
         }
     }
 
-    /// Ends the access after its record failed.
+    /// Ends the access after its record failed. What a poisoned device does, that of the stream or of the memory, may go
+    /// on for ever: then the token is kept.
     pub(crate) fn fail(&mut self) {
-        if self.session.is_none() && self.domain.device().is_poisoned() {
+        let poisoned = self.stream.device().is_poisoned() || self.domain.device().is_poisoned();
+        if self.session.is_none() && poisoned {
             self.released = true;
         } else {
             self.end(None);

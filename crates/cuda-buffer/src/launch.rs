@@ -6,12 +6,14 @@ use crate::{BufferError, BufferResult};
 use bytemuck::NoUninit;
 use cuda_driver::{Argument, CallSite, DevicePtr, LaunchConfig, LaunchError, Param};
 use cuda_runtime::{Kernel, Stream, StreamId};
+use std::marker::PhantomData;
 
-/// What an argument contributes to a launch.
-#[derive(Clone, Copy, Debug)]
-pub struct Operand {
+/// What an argument contributes to a launch, bound to the access that it comes from.
+#[derive(Debug)]
+pub struct Operand<'g> {
     argument: Argument,
     memory: Option<OperandMemory>,
+    access: PhantomData<&'g ()>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,52 +26,79 @@ struct OperandMemory {
 
 /// An argument of a launch: a guard, a slice of one, or a plain value of at most 16 bytes.
 pub trait LaunchArg {
-    /// What the argument contributes.
-    fn operand(self) -> Operand;
+    /// What the argument contributes, as long as the argument lives.
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g;
 }
 
 impl<T: NoUninit> LaunchArg for T {
-    fn operand(self) -> Operand {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        T: 'g,
+    {
         Operand {
             argument: Argument::scalar(self),
             memory: None,
+            access: PhantomData,
         }
     }
 }
 
 impl<T> LaunchArg for DeviceSlice<'_, T> {
-    fn operand(self) -> Operand {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
         memory::<T>(self.address(), self.len(), false, self.timeline())
     }
 }
 
 impl<T> LaunchArg for DeviceSliceMut<'_, T> {
-    fn operand(self) -> Operand {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
         memory::<T>(self.address(), self.len(), true, self.timeline())
     }
 }
 
 impl<T> LaunchArg for &ReadAccess<'_, T> {
-    fn operand(self) -> Operand {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
         self.as_slice().operand()
     }
 }
 
 impl<T> LaunchArg for &WriteAccess<'_, T> {
-    fn operand(self) -> Operand {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
         self.as_slice().operand()
     }
 }
 
 impl<T> LaunchArg for &mut WriteAccess<'_, T> {
-    fn operand(self) -> Operand {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
         self.as_slice_mut().operand()
     }
 }
 
-fn memory<T>(address: DevicePtr, len: usize, writable: bool, timeline: StreamId) -> Operand {
+fn memory<'g, T>(
+    address: DevicePtr,
+    len: usize,
+    writable: bool,
+    timeline: StreamId,
+) -> Operand<'g> {
     Operand {
         argument: Argument::Pointer(address),
+        access: PhantomData,
         memory: Some(OperandMemory {
             bytes: (len * size_of::<T>()) as u64,
             element_bytes: size_of::<T>(),
@@ -82,14 +111,19 @@ fn memory<T>(address: DevicePtr, len: usize, writable: bool, timeline: StreamId)
 /// The arguments of a launch: a tuple of [`LaunchArg`]s.
 pub trait LaunchArgs {
     /// Adds the operands, in order.
-    fn operands(self, into: &mut impl FnMut(Operand));
+    fn operands<'g>(self, into: &mut impl FnMut(Operand<'g>))
+    where
+        Self: 'g;
 }
 
 macro_rules! tuples {
     ($($name:ident)+) => {
         impl<$($name: LaunchArg),+> LaunchArgs for ($($name,)+) {
             #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
-            fn operands(self, into: &mut impl FnMut(Operand)) {
+            fn operands<'g>(self, into: &mut impl FnMut(Operand<'g>))
+            where
+                Self: 'g,
+            {
                 let ($($name,)+) = self;
                 $(into($name.operand());)+
             }
@@ -138,7 +172,7 @@ impl Launch for Kernel {
         args: impl LaunchArgs,
     ) -> BufferResult<()> {
         let _site = CallSite::enter();
-        let mut operands = smallvec::SmallVec::<[Operand; 16]>::new();
+        let mut operands = smallvec::SmallVec::<[Operand<'_>; 16]>::new();
         args.operands(&mut |operand| operands.push(operand));
         let arguments: smallvec::SmallVec<[Argument; 16]> =
             operands.iter().map(|operand| operand.argument).collect();
@@ -156,7 +190,7 @@ impl Launch for Kernel {
 fn check(
     kernel: &Kernel,
     stream: &Stream,
-    operands: &[Operand],
+    operands: &[Operand<'_>],
     arguments: &[Argument],
 ) -> BufferResult<()> {
     let declaration = kernel.declaration();

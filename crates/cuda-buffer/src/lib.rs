@@ -71,6 +71,6 @@ pub use family::{
 };
 pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
 pub use ledger::AccessKind;
-pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer};
+pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use transfer::copy_slice;

@@ -8,7 +8,7 @@ use cuda_driver::CallSite;
 use cuda_runtime::{Completion, Device};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::panic::Location;
 
 /// Page-locked host memory, zero at first. Asynchronous copies from and to it are truly asynchronous.
@@ -105,9 +105,101 @@ impl<T> PinnedBuffer<T> {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
 
-    pub(crate) fn domain(&self) -> &Domain {
-        &self.domain
+impl<T> PinnedBuffer<T> {
+    /// The elements of `range`, for copies to a device. The ledger still takes the copy for the whole memory.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfBounds`].
+    pub fn slice(&self, range: Range<usize>) -> BufferResult<PinnedSlice<'_, T>> {
+        let offset = self.check(&range)?;
+        Ok(PinnedSlice(Part {
+            domain: &self.domain,
+            offset,
+            len: range.len(),
+            elements: PhantomData,
+        }))
+    }
+
+    /// The elements of `range`, for copies from a device. The ledger still takes the copy for the whole memory.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfBounds`].
+    pub fn slice_mut(&mut self, range: Range<usize>) -> BufferResult<PinnedSliceMut<'_, T>> {
+        let offset = self.check(&range)?;
+        Ok(PinnedSliceMut(Part {
+            domain: &self.domain,
+            offset,
+            len: range.len(),
+            elements: PhantomData,
+        }))
+    }
+
+    fn check(&self, range: &Range<usize>) -> BufferResult<usize> {
+        let Range { start, end } = *range;
+        let len = self.len;
+        match start <= end && end <= len {
+            true => Ok(start),
+            false => Err(BufferError::OutOfBounds { start, end, len }),
+        }
+    }
+}
+
+/// Elements of page-locked memory, as the source of a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct PinnedSlice<'a, T>(Part<'a, T>);
+
+/// Elements of page-locked memory, as the destination of a copy.
+#[derive(Debug)]
+pub struct PinnedSliceMut<'a, T>(Part<'a, T>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a, T> {
+    pub(crate) domain: &'a Domain,
+    offset: usize,
+    pub(crate) len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T> Part<'_, T> {
+    /// The host address of the first element, and the bytes of all.
+    pub(crate) fn place(&self) -> (*mut u8, usize) {
+        // Within the memory, or any address for no elements.
+        let first = self.domain.host_address().as_ptr().cast::<T>();
+        (
+            first.wrapping_add(self.offset).cast(),
+            self.len * size_of::<T>(),
+        )
+    }
+}
+
+impl<'a, T> PinnedSlice<'a, T> {
+    pub(crate) fn part(self) -> Part<'a, T> {
+        self.0
+    }
+}
+
+impl<'a, T> PinnedSliceMut<'a, T> {
+    pub(crate) fn part(self) -> Part<'a, T> {
+        self.0
+    }
+}
+
+impl<'a, T> From<&'a PinnedBuffer<T>> for PinnedSlice<'a, T> {
+    fn from(buffer: &'a PinnedBuffer<T>) -> Self {
+        Self(Part {
+            domain: &buffer.domain,
+            offset: 0,
+            len: buffer.len,
+            elements: PhantomData,
+        })
+    }
+}
+
+impl<'a, T> From<&'a mut PinnedBuffer<T>> for PinnedSliceMut<'a, T> {
+    fn from(buffer: &'a mut PinnedBuffer<T>) -> Self {
+        Self(PinnedSlice::from(&*buffer).0)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Copies and fills, ordered by the ledgers of both sides.
 
 use crate::acquire::{ReadRequest, WriteRequest};
-use crate::guard::Guard;
+use crate::guard::{Guard, record};
 use crate::ledger::AccessKind;
-use crate::pinned::PinnedBuffer;
+use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
@@ -32,7 +32,8 @@ unsafe fn operate<const N: usize>(
     let mut guards = Guard::acquire_all(wanted, stream, since)?;
     // SAFETY: the caller's promise; the guards order the operation with every other use of the memory.
     let queued = unsafe { stream.enqueue(operation) };
-    match queued.and_then(|()| stream.record()) {
+    let session = guards.first().and_then(Guard::session);
+    match queued.and_then(|()| record(stream, session)) {
         Ok(done) => {
             for guard in guards {
                 guard.publish(done.clone());
@@ -87,21 +88,21 @@ pub(crate) fn copy<T: Copy + 'static>(
 pub(crate) fn copy_in<T: Pod>(
     stream: &Stream,
     dst: WriteRequest<'_, T>,
-    src: &PinnedBuffer<T>,
+    src: PinnedSlice<'_, T>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    same_length(src.len(), dst.len)?;
+    let src = src.part();
+    same_length(src.len, dst.len)?;
     stream.check_device(dst.domain.device())?;
     if dst.len == 0 {
         return Ok(());
     }
     let device = stream.device().id();
     let to = at(dst.domain, dst.offset_bytes);
-    let from = src.domain().host_address().as_ptr();
-    let bytes = dst.len * size_of::<T>();
+    let (from, bytes) = src.place();
     let wanted = [
         (dst.domain, AccessKind::Write),
-        (src.domain(), AccessKind::Read),
+        (src.domain, AccessKind::Read),
     ];
     let queue = |driver: &dyn Driver, raw| {
         // SAFETY: both ranges lie within their domains; the ledger of the page-locked memory keeps it alive and unchanged
@@ -115,21 +116,21 @@ pub(crate) fn copy_in<T: Pod>(
 #[track_caller]
 pub(crate) fn copy_out<T: Pod>(
     stream: &Stream,
-    dst: &mut PinnedBuffer<T>,
+    dst: PinnedSliceMut<'_, T>,
     src: ReadRequest<'_, T>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    same_length(src.len, dst.len())?;
+    let dst = dst.part();
+    same_length(src.len, dst.len)?;
     stream.check_device(src.domain.device())?;
     if src.len == 0 {
         return Ok(());
     }
     let device = stream.device().id();
-    let to = dst.domain().host_address().as_ptr();
+    let (to, bytes) = dst.place();
     let from = at(src.domain, src.offset_bytes);
-    let bytes = src.len * size_of::<T>();
     let wanted = [
-        (dst.domain(), AccessKind::Write),
+        (dst.domain, AccessKind::Write),
         (src.domain, AccessKind::Read),
     ];
     let queue = |driver: &dyn Driver, raw| {

@@ -62,6 +62,7 @@ pub struct Session {
     keep: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
     attachment: RefCell<Option<Box<dyn Any + Send>>>,
     failure: RefCell<Option<RuntimeError>>,
+    closed: Cell<bool>,
 }
 
 impl Session {
@@ -103,7 +104,8 @@ impl Session {
 
     pub(crate) fn new_event(&self) -> RuntimeResult<RawEvent> {
         let core = self.core();
-        let event = core.call(|driver| driver.event_create(core.id, EventFlags::default()))?;
+        let create = |driver: &dyn Driver| driver.event_create(core.id, EventFlags::default());
+        let event = core.call_in_cleanup(create)?;
         self.events.borrow_mut().push(event);
         Ok(event)
     }
@@ -140,27 +142,24 @@ impl Capture {
     pub fn begin(stream: &Stream, mode: CaptureMode) -> RuntimeResult<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         refuse("beginning another capture")?;
-        if stream.is_capturing() {
-            return Err(RuntimeError::CaptureWrongThread);
-        }
         let _site = CallSite::enter();
         let device = stream.device().clone();
         let core = device.core();
-        let slot = stream.slot();
-        // Accesses begun before the capture may end in it: what they queued gets its completion now.
-        slot.record()?;
-        core.call(|driver| driver.capture_begin(core.id, slot.raw, mode))?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        stream.slot().begin_capture(number, |driver, raw| {
+            driver.capture_begin(core.id, raw, mode)
+        })?;
         core.capture_opened();
         let session = Rc::new(Session {
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            number,
             device: device.clone(),
             streams: RefCell::new(vec![stream.clone()]),
             events: RefCell::default(),
             keep: RefCell::default(),
             attachment: RefCell::default(),
             failure: RefCell::default(),
+            closed: Cell::new(false),
         });
-        slot.enter_capture(session.number);
         CURRENT.set(Some(session.clone()));
         OPEN.set(true);
         Ok(Self {
@@ -191,23 +190,10 @@ impl Capture {
         if session.streams.borrow().contains(stream) {
             return Ok(());
         }
-        if stream.is_capturing() {
-            return Err(RuntimeError::CaptureWrongThread);
-        }
-        let origin = session.streams.borrow()[0].clone();
-        let fork = origin.record()?;
-        let core = session.core();
-        let slot = stream.slot();
-        slot.record()?;
-        let joined = core.call(|driver| driver.stream_wait_event(core.id, slot.raw, fork.event()));
-        if let Err(error) = &joined {
-            session.doom(error);
-            return joined;
-        }
-        slot.enter_capture(session.number);
+        let fork = session.streams.borrow()[0].slot().record()?;
+        stream.slot().join_capture(session, &fork)?;
         session.streams.borrow_mut().push(stream.clone());
-        // Within the capture the new stream is after the fork; this wait is what tells its clock.
-        slot.wait_for(&fork)
+        Ok(())
     }
 
     /// Ends the capture.
@@ -218,11 +204,14 @@ impl Capture {
     pub fn end(mut self) -> RuntimeResult<Captured> {
         let _site = CallSite::enter();
         let session = self.session.take().expect("ended once");
-        let result = join_back(&session).and_then(|()| finish(&session));
-        let attachment = session.attachment.borrow_mut().take();
-        let result = result.map(|graph| Captured { graph, attachment });
+        let failure = session.failure.borrow().clone();
+        let result = match failure {
+            Some(first) => Err(first),
+            None => join_back(&session).and_then(|()| finish(&session)),
+        };
         close(&session, result.is_ok());
-        result
+        let attachment = session.attachment.borrow_mut().take();
+        result.map(|graph| Captured { graph, attachment })
     }
 }
 
@@ -248,9 +237,6 @@ impl Captured {
 
 /// Orders the first stream after all others, as the driver wants it before the end.
 fn join_back(session: &Session) -> RuntimeResult<()> {
-    if let Some(first) = session.failure.borrow().clone() {
-        return Err(first);
-    }
     let streams = session.streams.borrow().clone();
     let (origin, others) = streams.split_first().expect("a capture has a first stream");
     for other in others {
@@ -283,12 +269,15 @@ fn finish(session: &Session) -> RuntimeResult<Graph> {
 
 /// Leaves every stream of the session usable and forgets the session.
 fn close(session: &Session, ended: bool) {
+    session.closed.set(true);
     let core = session.core();
-    let streams = session.streams.take();
-    if let Some(origin) = streams.first()
+    let origin = session.streams.borrow().first().cloned();
+    if let Some(origin) = origin
         && !ended
         && origin.slot().is_capturing()
     {
+        // Where the capture is broken this fails, and the driver ends it as it is.
+        let _ = join_back(session);
         let raw = origin.slot().raw;
         let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw));
         if let Ok(graph) = graph {
@@ -296,15 +285,28 @@ fn close(session: &Session, ended: bool) {
             let _ = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
         }
     }
+    let streams = session.streams.take();
     for stream in &streams {
         stream.slot().leave_capture();
     }
     for event in session.events.take() {
         core.destroy_event(event);
     }
-    CURRENT.set(None);
     OPEN.set(false);
+    // At the end of a thread the slot may be gone; what it held is this session.
+    let current = CURRENT.try_with(RefCell::take).ok().flatten();
+    drop(current);
     core.capture_closed();
+}
+
+impl Drop for Session {
+    /// A capture that was forgotten ends with its thread.
+    fn drop(&mut self) {
+        if !self.closed.get() {
+            OPEN.set(false);
+            close(self, false);
+        }
+    }
 }
 
 impl Drop for Capture {

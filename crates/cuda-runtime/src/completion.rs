@@ -129,6 +129,18 @@ impl Completion {
         self.node().scope
     }
 
+    /// Fails unless the completion is of the same driver: another one's events mean nothing here.
+    pub(crate) fn check_driver(&self, core: &Arc<DeviceCore>) -> RuntimeResult<()> {
+        let own = &self.node().core;
+        if Arc::ptr_eq(own, core) || Arc::ptr_eq(&own.driver, &core.driver) {
+            return Ok(());
+        }
+        Err(RuntimeError::WrongDriver {
+            device: core.id,
+            given: own.id,
+        })
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.node().clock
     }
@@ -137,6 +149,13 @@ impl Completion {
     #[must_use]
     pub fn point(&self) -> Point {
         self.node().point
+    }
+
+    /// Whether waiting for this completion makes a wait for `other` needless.
+    pub(crate) fn implies(&self, other: &Self) -> bool {
+        let (this, that) = (self.point(), other.point());
+        let same_stream = this.stream == that.stream && this.position >= that.position;
+        self.scope() == other.scope() && (same_stream || self.clock().covers(that))
     }
 
     /// The device of the stream.
@@ -211,8 +230,11 @@ impl Completion {
 
     pub(crate) fn wait_in_cleanup(&self) -> RuntimeResult<()> {
         let node = self.node();
-        node.core
-            .call_in_cleanup(|driver| driver.event_synchronize(node.core.id, node.event))?;
+        node.core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| {
+                driver.event_synchronize(node.core.id, node.event)
+            })
+        })?;
         self.mark_complete();
         Ok(())
     }

@@ -142,7 +142,8 @@ impl DeviceCore {
         self.observe(call(&*self.driver))
     }
 
-    /// As [`call`](Self::call), for destructors and repairs: errors that a destructor left stay where they are.
+    /// As [`call`](Self::call), for destructors, repairs, and calls that end what was begun (a record, a wait): errors
+    /// that a destructor left stay where they are, for the next call that begins something.
     #[inline]
     pub(crate) fn call_in_cleanup<T>(
         &self,
@@ -176,16 +177,13 @@ impl DeviceCore {
         let event = match spare_event {
             Some(event) => event,
             None => {
+                let flags = EventFlags {
+                    timing: false,
+                    blocking_sync: true,
+                };
+                let event = self.call_in_cleanup(|driver| driver.event_create(self.id, flags))?;
                 self.events_created.fetch_add(1, Ordering::Relaxed);
-                self.call(|driver| {
-                    driver.event_create(
-                        self.id,
-                        EventFlags {
-                            timing: false,
-                            blocking_sync: true,
-                        },
-                    )
-                })?
+                event
             }
         };
         Ok(Arc::new(Node::new(self.clone(), event)))
@@ -254,6 +252,10 @@ impl DeviceCore {
         if *open == 0 {
             self.capture_ended.notify_all();
         }
+    }
+
+    pub(crate) fn has_captures(&self) -> bool {
+        *self.captures.lock() > 0
     }
 
     /// Sleeps until no capture is open on the device. For threads of the runtime only.

@@ -49,9 +49,8 @@ impl Device {
         let core = DeviceCore::new(driver.clone(), id, properties);
         let pool = Pool::new(&core, setup.streams)?;
         let built = DeviceMemory::new(&core, setup.threshold_bytes).and_then(|memory| {
-            let transfer = Slot::new(&core, 0)
-                .and_then(|transfer| memory.prime(setup.prime_bytes).map(|()| transfer));
-            match transfer {
+            let primed = memory.prime(setup.prime_bytes);
+            match primed.and_then(|()| Slot::new(&core, 0)) {
                 Ok(transfer) => Ok((memory, transfer)),
                 Err(error) => {
                     memory.destroy();
@@ -297,13 +296,16 @@ impl Drop for DeviceResources {
             // A panic of such a thread was reported where it happened; a destructor adds nothing.
             let _ = thread.join();
         }
-        // Modules are unloaded below: their launches must be over.
-        self.pool.settle();
-        self.transfer.synchronize_or_poison();
-        self.memory.destroy();
-        self.pool.destroy();
-        self.transfer.destroy();
-        self.modules.unload(&self.core);
-        self.core.close_events();
+        // The last handle may go while this thread captures on another device.
+        capture::relaxed(&*self.core.driver, |_| {
+            // Modules are unloaded below: their launches must be over.
+            self.pool.settle();
+            self.transfer.synchronize_or_poison();
+            self.memory.destroy();
+            self.pool.destroy();
+            self.transfer.destroy();
+            self.modules.unload(&self.core);
+            self.core.close_events();
+        });
     }
 }

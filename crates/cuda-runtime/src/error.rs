@@ -81,6 +81,15 @@ pub enum RuntimeError {
         given: DeviceId,
     },
 
+    /// A completion of one driver was to be waited for on another one's device.
+    #[error("a completion of {given} of another driver can't be waited for on {device}")]
+    WrongDriver {
+        /// The device of the wait.
+        device: DeviceId,
+        /// The device of the completion, of another driver.
+        given: DeviceId,
+    },
+
     /// A capture is open on this thread, and this can't be part of one.
     #[error("{what} is not possible while this thread captures: do it before the capture begins")]
     CaptureActive {

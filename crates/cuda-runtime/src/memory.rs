@@ -140,12 +140,13 @@ impl DeviceMemory {
                 let address = slot.enqueue(|driver, raw: RawStream| {
                     driver.mem_alloc_async(core.id, *pool, bytes, raw)
                 })?;
-                match slot.record() {
-                    Ok(completion) => Ok((address, Some(completion))),
+                // Also when another thread has begun to capture the stream since.
+                match slot.record_eager() {
+                    Ok(completion) => Ok((address, completion)),
                     Err(error) => {
                         // The failed record has synchronised the stream, so the memory is allocated and unused.
                         // SAFETY: nobody has seen the address.
-                        let freed = slot.enqueue(|driver, raw| unsafe {
+                        let freed = allocation.enqueue_in_cleanup(|driver, raw| unsafe {
                             driver.mem_free_async(core.id, address, raw)
                         });
                         if freed.is_err() {
@@ -173,7 +174,7 @@ impl DeviceMemory {
                 .or_else(|_| completion.wait_in_cleanup())
         });
         let freed = ordered.and_then(|()| {
-            reclamation.enqueue(|driver, raw| {
+            reclamation.enqueue_in_cleanup(|driver, raw| {
                 // SAFETY: the stream is ordered after every outstanding use, and the owner gave the memory up.
                 unsafe { driver.mem_free_async(core.id, address, raw) }
             })
@@ -340,6 +341,9 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if self.bytes > 0 {
             let live = &self.device.core().live;
+            live.allocations.fetch_sub(1, Ordering::Relaxed);
+            live.allocated_bytes
+                .fetch_sub(self.bytes, Ordering::Relaxed);
             live.leaked_bytes.fetch_add(self.bytes, Ordering::Relaxed);
         }
     }
@@ -375,7 +379,7 @@ impl Device {
         let core = self.core();
         let outstanding: Vec<_> = outstanding.into_iter().collect();
         let idle = outstanding.iter().all(Completion::is_known_complete);
-        if idle && capture::refuse("").is_ok() {
+        if idle && !core.has_captures() && capture::refuse("").is_ok() {
             // SAFETY: the caller's promise, and all uses are over.
             let freed =
                 core.call_in_cleanup(|driver| unsafe { driver.host_free(core.id, address) });

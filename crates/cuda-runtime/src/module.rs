@@ -128,11 +128,14 @@ impl Kernel {
         let _site = CallSite::enter();
         stream.check_device(&self.device)?;
         let warm = self.warm.load(Ordering::Relaxed);
-        if !warm && capture::current().is_some() && stream.is_capturing() {
-            return Err(RuntimeError::ColdKernel {
+        if !warm && let Some(session) = stream.session()? {
+            let error = RuntimeError::ColdKernel {
                 kernel: self.declaration.name(),
                 device: self.device.id(),
-            });
+            };
+            // The step would have made this launch: a graph without it is not the step.
+            session.doom(&error);
+            return Err(error);
         }
         let device = self.device.id();
         stream.slot().enqueue(|driver, raw| {

@@ -10,6 +10,10 @@ use cuda_driver::CallSite;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a thread that waits for a stream sleeps before it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -27,6 +31,8 @@ struct PoolState {
     pending: VecDeque<(Arc<Lease>, Completion)>,
     leased: usize,
     replaced: u64,
+    /// Streams that could not be replaced yet.
+    missing: usize,
     /// Tickets of threads that wait in `acquire`, first come first served.
     waiting: VecDeque<u64>,
     next_ticket: u64,
@@ -49,7 +55,7 @@ pub struct PoolCounts {
 
 impl PoolState {
     fn size(&self) -> usize {
-        self.idle.len() + self.pending.len() + self.leased
+        self.idle.len() + self.pending.len() + self.leased + self.missing
     }
 
     fn counts(&self) -> PoolCounts {
@@ -118,7 +124,18 @@ impl Pool {
         if state.idle.is_empty() {
             self.harvest(state)?;
         }
+        while state.idle.is_empty() && state.missing > 0 {
+            self.make_up(state)?;
+        }
         Ok(state.take())
+    }
+
+    /// Makes one of the streams that could not be replaced before.
+    fn make_up(&self, state: &mut PoolState) -> RuntimeResult<()> {
+        let slot = Slot::new(&self.core, 0)?;
+        state.missing -= 1;
+        state.idle.push_back(Lease::resting(slot));
+        Ok(())
     }
 
     fn empty(&self, state: &PoolState) -> RuntimeError {
@@ -146,14 +163,18 @@ impl Pool {
                 state.idle.push_back(lease);
             }
             (Some(lease), AfterLease::Idle) => state.idle.push_back(lease),
-            (None, _) => state.replaced += 1,
+            (None, _) => {
+                state.replaced += 1;
+                state.missing += 1;
+            }
         }
         if !state.waiting.is_empty() {
             self.changed.notify_all();
         }
     }
 
-    /// A fresh stream in place of one that can't be handed on. A poisoned device gets none: the pool shrinks.
+    /// A fresh stream in place of one that can't be handed on. Where there is none now, the next who needs one tries
+    /// again.
     fn replacement(&self, old: &Arc<Lease>) -> Option<Arc<Lease>> {
         old.slot().destroy();
         match Slot::new(&self.core, 0) {
@@ -182,16 +203,25 @@ impl Pool {
                 }
             };
             drop(state);
-            let result = oldest.wait_in_cleanup();
+            let (result, point) = (oldest.wait_in_cleanup(), oldest.point());
             drop(oldest);
             state = self.state.lock();
             state.harvest_known();
-            if result.is_err()
-                && let Some((lease, _)) = state.pending.pop_front()
-            {
-                // What is queued there is unknown: the stream is replaced. Of a poisoned device waiters hear above.
-                state.replaced += 1;
-                state.idle.extend(self.replacement(&lease));
+            if let Err(error) = result {
+                // What is queued there is unknown: the stream is replaced, if nobody has leased it since. Of a poisoned
+                // device waiters hear by themselves.
+                let at = state
+                    .pending
+                    .iter()
+                    .position(|(_, tail)| tail.point() == point);
+                if let Some((lease, _)) = at.and_then(|at| state.pending.remove(at)) {
+                    state.replaced += 1;
+                    match self.replacement(&lease) {
+                        Some(fresh) => state.idle.push_back(fresh),
+                        None => state.missing += 1,
+                    }
+                }
+                self.core.park(error);
             }
             self.changed.notify_all();
         }
@@ -303,13 +333,16 @@ impl<'d> StreamPool<'d> {
         loop {
             let mine = state.waiting.front() == Some(&ticket);
             let served = match pool.core.check() {
+                Ok(()) if mine => pool.try_take(&mut state),
+                Ok(()) => Ok(None),
                 Err(error) => Err(error),
-                Ok(()) if mine && !state.idle.is_empty() => Ok(state.take()),
-                Ok(()) => {
-                    pool.changed.wait(&mut state);
-                    continue;
-                }
             };
+            if let Ok(None) = served {
+                // Woken when a stream comes back. The time-out is for what nobody tells: a device that was poisoned,
+                // a pending stream that is done before the oldest one.
+                pool.changed.wait_for(&mut state, LOOK_AGAIN);
+                continue;
+            }
             state.waiting.retain(|&other| other != ticket);
             pool.changed.notify_all();
             if let Some(lease) = served? {
@@ -387,6 +420,9 @@ impl<'d> StreamPool<'d> {
         }
         if state.idle.len() < count {
             pool.harvest(&mut state)?;
+        }
+        while state.idle.len() < count && state.missing > 0 {
+            pool.make_up(&mut state)?;
         }
         if state.idle.len() < count || !state.waiting.is_empty() {
             return Err(pool.empty(&state));

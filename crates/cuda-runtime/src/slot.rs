@@ -129,6 +129,17 @@ impl Slot {
         result
     }
 
+    /// As [`enqueue`](Self::enqueue), for destructors: errors that another one left stay where they are. For streams
+    /// that no capture joins.
+    pub(crate) fn enqueue_in_cleanup<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        let mut state = self.state.lock();
+        state.eager.dirty = true;
+        self.core.call_in_cleanup(|driver| call(driver, self.raw))
+    }
+
     /// Orders later work of this stream after `completion`, by a wait where one can matter.
     pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
         let mut state = self.state.lock();
@@ -140,6 +151,7 @@ impl Slot {
 
     fn wait_locked(&self, timeline: &mut Timeline, completion: &Completion) -> RuntimeResult<()> {
         let counters = &self.core.counters;
+        completion.check_driver(&self.core)?;
         if completion.scope() != timeline.scope {
             return Err(RuntimeError::CaptureIsolation {
                 recorded: completion.scope().words(),
@@ -158,7 +170,7 @@ impl Slot {
         if completion.is_known_complete() {
             count(&counters.elided_complete);
         } else {
-            self.core.call(|driver| {
+            self.core.call_in_cleanup(|driver| {
                 driver.stream_wait_event(self.core.id, self.raw, completion.event())
             })?;
             count(&counters.waits_issued);
@@ -174,7 +186,10 @@ impl Slot {
     /// When the record fails, the stream is synchronised, and when that fails as well, the device is poisoned:
     /// after an error nothing that was queued here before is unfinished on a usable device.
     pub(crate) fn record(&self) -> RuntimeResult<Completion> {
-        let mut state = self.state.lock();
+        self.record_in(&mut self.state.lock())
+    }
+
+    fn record_in(&self, state: &mut SlotState) -> RuntimeResult<Completion> {
         let (timeline, session) = state.active()?;
         let result = self.record_locked(timeline, session.as_deref());
         doom(session.as_deref(), &result);
@@ -207,7 +222,7 @@ impl Slot {
         };
         let recorded = self
             .core
-            .call(|driver| driver.event_record(self.core.id, node.event(), self.raw));
+            .call_in_cleanup(|driver| driver.event_record(self.core.id, node.event(), self.raw));
         let unique = Arc::get_mut(&mut node).expect("a node that was handed out is unique");
         if let Err(error) = recorded {
             unique.discard();
@@ -229,14 +244,12 @@ impl Slot {
     /// A completion of everything queued outside captures so far, also while the stream captures; `None` when that
     /// is nothing.
     pub(crate) fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
-        {
-            let state = self.state.lock();
-            if state.captured.is_some() {
-                // The capture's begin has recorded the tail, and nothing eager was queued since.
-                return Ok(state.eager.tail.clone());
-            }
+        let mut state = self.state.lock();
+        if state.captured.is_some() {
+            // The capture's begin has recorded the tail, and nothing eager was queued since.
+            return Ok(state.eager.tail.clone());
         }
-        self.record().map(Some)
+        self.record_in(&mut state).map(Some)
     }
 
     /// Waits on the host for everything queued here; poisons the device when the driver can't say.
@@ -251,11 +264,12 @@ impl Slot {
         }
     }
 
-    /// Waits on the host for everything queued here.
+    /// Waits on the host for everything queued here. An error means that the wait itself failed: nothing that a
+    /// destructor left is mistaken for one.
     pub(crate) fn synchronize(&self) -> RuntimeResult<()> {
         capture::refuse("waiting on the host")?;
         self.core
-            .call(|driver| driver.stream_synchronize(self.core.id, self.raw))
+            .call_in_cleanup(|driver| driver.stream_synchronize(self.core.id, self.raw))
     }
 
     /// Decides what becomes of the slot when its lease ends. Whatever may be queued gets a completion.
@@ -274,7 +288,10 @@ impl Slot {
         match self.record() {
             Ok(tail) if tail.is_known_complete() => AfterLease::Idle,
             Ok(tail) => AfterLease::Pending(tail),
-            Err(_) => AfterLease::Replace,
+            Err(error) => {
+                self.core.park(error);
+                AfterLease::Replace
+            }
         }
     }
 
@@ -301,21 +318,59 @@ impl Slot {
         StreamId::from_number(self.active.load(Ordering::Acquire))
     }
 
-    /// Puts a fresh timeline in front of the eager one, for a capture of this thread.
-    pub(crate) fn enter_capture(&self, session: u64) {
-        let timeline = Timeline::new(Scope::Capture(session), StreamId::fresh());
+    /// Makes the stream the first one of a capture of this thread, by `begin`.
+    ///
+    /// Accesses begun before the capture may end in it, so what they queued gets its completion here, under the lock
+    /// that keeps other threads from queuing more before the capture is known.
+    pub(crate) fn begin_capture(
+        &self,
+        session: u64,
+        begin: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+    ) -> RuntimeResult<()> {
         let mut state = self.state.lock();
+        self.prepare_capture(&mut state)?;
+        self.core.call(|driver| begin(driver, self.raw))?;
+        self.enter_capture(&mut state, session);
+        Ok(())
+    }
+
+    /// Makes the stream part of a capture of this thread, after `fork`, a completion of the capture.
+    pub(crate) fn join_capture(&self, session: &Session, fork: &Completion) -> RuntimeResult<()> {
+        let mut state = self.state.lock();
+        self.prepare_capture(&mut state)?;
+        let timeline = self.enter_capture(&mut state, session.number());
+        // This wait is what makes the driver capture the stream.
+        let joined = self.wait_locked(timeline, fork);
+        if joined.is_err() {
+            self.leave_capture_in(&mut state);
+        }
+        doom(Some(session), &joined);
+        joined
+    }
+
+    fn prepare_capture(&self, state: &mut SlotState) -> RuntimeResult<()> {
+        if state.captured.is_some() {
+            return Err(RuntimeError::CaptureWrongThread);
+        }
+        self.record_in(state).map(drop)
+    }
+
+    /// Puts a fresh timeline in front of the eager one.
+    fn enter_capture<'s>(&self, state: &'s mut SlotState, session: u64) -> &'s mut Timeline {
+        let timeline = Timeline::new(Scope::Capture(session), StreamId::fresh());
         self.active.store(timeline.id.number(), Ordering::Release);
-        state.captured = Some(Captured {
-            timeline,
-            thread: std::thread::current().id(),
-        });
+        let thread = std::thread::current().id();
+        let captured = state.captured.insert(Captured { timeline, thread });
+        &mut captured.timeline
+    }
+
+    fn leave_capture_in(&self, state: &mut SlotState) {
+        self.active.store(self.id.number(), Ordering::Release);
+        state.captured = None;
     }
 
     pub(crate) fn leave_capture(&self) {
-        let mut state = self.state.lock();
-        self.active.store(self.id.number(), Ordering::Release);
-        state.captured = None;
+        self.leave_capture_in(&mut self.state.lock());
     }
 
     /// Destroys the driver's stream. Queued work finishes. Called once, by the pool or the device's owner.

@@ -7,9 +7,11 @@ use crate::device::Device;
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, CudaResult, Driver, RawStream};
+use smallvec::SmallVec;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A lease of one of a device's streams. Clones share the lease; it ends when the last one drops.
 ///
@@ -109,6 +111,38 @@ impl Stream {
     pub fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
         let _site = CallSite::enter();
         self.slot().wait_for(completion)
+    }
+
+    /// Orders later work of this stream after all of `completions`, by as few waits as can be: none for a completion
+    /// that another one of them comes after.
+    ///
+    /// # Errors
+    /// As for [`wait_for`](Self::wait_for); the first one ends it.
+    #[track_caller]
+    pub fn wait_for_all<'c>(
+        &self,
+        completions: impl IntoIterator<Item = &'c Completion>,
+    ) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        let mut needed = SmallVec::<[&Completion; 8]>::new();
+        let mut implied = 0;
+        for completion in completions {
+            if needed.iter().any(|other| other.implies(completion)) {
+                implied += 1;
+                continue;
+            }
+            let before = needed.len();
+            needed.retain(|other| !completion.implies(other));
+            implied += before - needed.len();
+            needed.push(completion);
+        }
+        let counters = &self.slot().core.counters;
+        counters
+            .elided_waited
+            .fetch_add(implied as u64, Ordering::Relaxed);
+        needed
+            .into_iter()
+            .try_for_each(|completion| self.slot().wait_for(completion))
     }
 
     /// A completion of everything queued so far. When nothing was queued since the last one, it is that one.

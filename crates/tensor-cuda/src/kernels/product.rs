@@ -1,0 +1,217 @@
+//! Matrix product: C = alpha A B + beta C, for any strides that are not negative.
+
+use cuda_driver::{
+    Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, Param, Region,
+};
+
+/// Positions of the parameters.
+mod at {
+    pub(super) const C: usize = 0;
+    pub(super) const A: usize = 1;
+    pub(super) const B: usize = 2;
+    /// Rows of C, columns of C, columns of A.
+    pub(super) const SIZES: [usize; 3] = [3, 4, 5];
+    /// Row and column strides of C, A, B, in elements.
+    pub(super) const STRIDES: [[usize; 2]; 3] = [[6, 7], [8, 9], [10, 11]];
+    pub(super) const ALPHA: usize = 12;
+    pub(super) const BETA: usize = 13;
+}
+
+/// What a kernel for elements of type `T` takes.
+const fn params<T>() -> [Param; 14] {
+    const SIZE: Param = Param::scalar::<u64>();
+    [
+        Param::pointer::<T>(Access::ReadWrite),
+        Param::pointer::<T>(Access::Read),
+        Param::pointer::<T>(Access::Read),
+        SIZE,
+        SIZE,
+        SIZE,
+        SIZE,
+        SIZE,
+        SIZE,
+        SIZE,
+        SIZE,
+        SIZE,
+        Param::scalar::<T>(),
+        Param::scalar::<T>(),
+    ]
+}
+
+/// The sizes and strides of one launch.
+struct Shape {
+    m: u64,
+    n: u64,
+    k: u64,
+    /// Rows, columns, row stride, column stride of C, A, B.
+    operands: [[u64; 4]; 3],
+}
+
+fn shape(scalar: impl Fn(usize) -> Option<u64>) -> Option<Shape> {
+    let [m, n, k] = [
+        scalar(at::SIZES[0])?,
+        scalar(at::SIZES[1])?,
+        scalar(at::SIZES[2])?,
+    ];
+    let mut operands = [[m, n, 0, 0], [m, k, 0, 0], [k, n, 0, 0]];
+    for (operand, [row, column]) in operands.iter_mut().zip(at::STRIDES) {
+        operand[2] = scalar(row)?;
+        operand[3] = scalar(column)?;
+    }
+    Some(Shape { m, n, k, operands })
+}
+
+/// The rectangle of a strided matrix, or the hull where neither stride is 1.
+fn region(
+    param: usize,
+    access: Access,
+    [rows, columns, row_stride, column_stride]: [u64; 4],
+    element_bytes: u64,
+) -> Option<Region> {
+    // A single row or column has no stride of its own.
+    let (count, pitch, width) = if column_stride == 1 || columns <= 1 {
+        (rows, row_stride, columns)
+    } else if row_stride == 1 || rows <= 1 {
+        (columns, column_stride, rows)
+    } else {
+        let reach = |count: u64, stride: u64| count.saturating_sub(1).checked_mul(stride);
+        let hull = reach(rows, row_stride)?.checked_add(reach(columns, column_stride)?)?;
+        (1, 0, hull.checked_add(1)?)
+    };
+    let (count, pitch) = if count <= 1 {
+        (count, width)
+    } else {
+        (count, pitch)
+    };
+    Some(Region {
+        param,
+        access,
+        offset_bytes: 0,
+        width_bytes: width.checked_mul(element_bytes)?,
+        pitch_bytes: pitch.checked_mul(element_bytes)?,
+        rows: count,
+    })
+}
+
+/// Elements from the first to the last of a strided matrix.
+fn span([rows, columns, row_stride, column_stride]: [u64; 4]) -> u64 {
+    match rows.min(columns) {
+        0 => 0,
+        _ => (rows - 1) * row_stride + (columns - 1) * column_stride + 1,
+    }
+}
+
+macro_rules! declare {
+    ($static:ident, $module:ident, $type:ty, $name:literal) => {
+        // SAFETY: there is no image that could differ from the model.
+        pub(crate) const $static: KernelDeclaration = unsafe {
+            KernelDeclaration::new(
+                $name,
+                &const { params::<$type>() },
+                $module::footprint,
+                $module::model,
+            )
+        }
+        .with_flops($module::flops);
+
+        mod $module {
+            use super::*;
+
+            pub(super) fn footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+                let shape = shape(|at| args.scalar(at))?;
+                let (alpha, beta) = (
+                    args.scalar::<$type>(at::ALPHA)?,
+                    args.scalar::<$type>(at::BETA)?,
+                );
+                if shape.m == 0 || shape.n == 0 {
+                    return Some(());
+                }
+                // With beta = 0, C is not read; with alpha = 0 or k = 0, neither are A and B.
+                let access = if beta == 0.0 {
+                    Access::Write
+                } else {
+                    Access::ReadWrite
+                };
+                let [c, a, b] = shape.operands;
+                let bytes = size_of::<$type>() as u64;
+                touched.region(region(at::C, access, c, bytes)?);
+                if alpha != 0.0 && shape.k > 0 {
+                    touched.region(region(at::A, Access::Read, a, bytes)?);
+                    touched.region(region(at::B, Access::Read, b, bytes)?);
+                }
+                Some(())
+            }
+
+            pub(super) fn flops(args: &Arguments<'_>) -> f64 {
+                shape(|at| args.scalar(at)).map_or(0.0, |shape| {
+                    2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64
+                })
+            }
+
+            pub(super) fn model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+                let shape = shape(|at| launch.scalar(at).ok()).ok_or(ModelError::Scalar {
+                    param: at::SIZES[0],
+                })?;
+                let (alpha, beta) = (
+                    launch.scalar::<$type>(at::ALPHA)?,
+                    launch.scalar::<$type>(at::BETA)?,
+                );
+                let c = launch.take_write::<$type>(at::C)?;
+                let (a, b) = (
+                    launch.take_read::<$type>(at::A)?,
+                    launch.take_read::<$type>(at::B)?,
+                );
+                let [of_c, of_a, of_b] = shape.operands;
+                if shape.m == 0 || shape.n == 0 {
+                    return Ok(());
+                }
+                // Without a product, C is only scaled.
+                let k = if alpha == 0.0 { 0 } else { shape.k };
+                let needed = [
+                    span(of_c),
+                    if k == 0 { 0 } else { span(of_a) },
+                    if k == 0 { 0 } else { span(of_b) },
+                ];
+                for (given, needed) in [c.len(), a.len(), b.len()].into_iter().zip(needed) {
+                    if (given as u64) < needed {
+                        return Err(ModelError::Fault(format!(
+                            "an operand has {given} elements, not {needed}"
+                        )));
+                    }
+                }
+                let stride = |operand: [u64; 4]| (operand[3] as isize, operand[2] as isize);
+                let ((c_cs, c_rs), (a_cs, a_rs), (b_cs, b_rs)) =
+                    (stride(of_c), stride(of_a), stride(of_b));
+                // SAFETY: the sizes and strides reach no further than the slices, as checked above; `c` is not
+                // read when beta is 0, and `a` and `b` are not when k is 0. One thread, so results are reproducible.
+                unsafe {
+                    gemm::gemm::<$type>(
+                        shape.m as usize,
+                        shape.n as usize,
+                        k as usize,
+                        c.as_mut_ptr(),
+                        c_cs,
+                        c_rs,
+                        beta != 0.0,
+                        a.as_ptr(),
+                        a_cs,
+                        a_rs,
+                        b.as_ptr(),
+                        b_cs,
+                        b_rs,
+                        beta,
+                        alpha,
+                        false,
+                        false,
+                        false,
+                        gemm::Parallelism::None,
+                    );
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+declare!(F32, of_f32, f32, "gemm_f32");
+declare!(F64, of_f64, f64, "gemm_f64");
