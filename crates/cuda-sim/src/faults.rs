@@ -12,6 +12,8 @@ pub(crate) struct FaultPlan {
     launch: Option<(u64, ErrorCode)>,
     /// Host functions until one never returns, that one included.
     lost_function: Option<u64>,
+    /// Waits until one is forgotten, that one included.
+    forgotten_wait: Option<u64>,
 }
 
 impl FaultPlan {
@@ -45,17 +47,26 @@ impl FaultPlan {
     }
 
     pub(crate) fn loses_host_function(&mut self) -> bool {
-        match &mut self.lost_function {
-            Some(1) => {
-                self.lost_function = None;
-                true
-            }
-            Some(left) => {
-                *left -= 1;
-                false
-            }
-            None => false,
+        counts_down(&mut self.lost_function)
+    }
+
+    pub(crate) fn forgets_wait(&mut self) -> bool {
+        counts_down(&mut self.forgotten_wait)
+    }
+}
+
+/// Whether this is the one that was counted down to.
+fn counts_down(planned: &mut Option<u64>) -> bool {
+    match planned {
+        Some(1) => {
+            *planned = None;
+            true
         }
+        Some(left) => {
+            *left -= 1;
+            false
+        }
+        None => false,
     }
 }
 
@@ -91,6 +102,36 @@ impl Faults<'_> {
     pub fn lose_host_function(&self, n: u64) {
         assert!(n > 0, "host functions are counted from 1");
         self.0.state().faults.lost_function = Some(n);
+    }
+
+    /// The `n`th `cuStreamWaitEvent` from now on succeeds and orders nothing: what a program would do that lacks this
+    /// wait. A program that needs every wait it makes is reported for each `n`.
+    ///
+    /// ```
+    /// use cuda_driver::{Copies, DeviceId, EventFlags, Events, Memory, Pattern, Streams};
+    /// use cuda_sim::SimDriver;
+    ///
+    /// let sim = SimDriver::builder().build();
+    /// let device = DeviceId(0);
+    /// let (one, other) = (sim.stream_create(device, 0)?, sim.stream_create(device, 0)?);
+    /// let filled = sim.event_create(device, EventFlags::default())?;
+    /// let memory = sim.mem_alloc(device, 64)?;
+    /// sim.faults().forget_wait(1);
+    /// // SAFETY: the memory is allocated; that the fills are not ordered is what is to be seen.
+    /// unsafe { sim.fill_async(device, memory, Pattern::U8(1), 64, one)? };
+    /// sim.event_record(device, filled, one)?;
+    /// sim.stream_wait_event(device, other, filled)?; // forgotten
+    /// // SAFETY: as above.
+    /// unsafe { sim.fill_async(device, memory, Pattern::U8(2), 64, other)? };
+    /// assert_eq!(sim.reports()[0].kind(), "race");
+    /// # Ok::<(), cuda_driver::CudaError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When `n` is 0.
+    pub fn forget_wait(&self, n: u64) {
+        assert!(n > 0, "waits are counted from 1");
+        self.0.state().faults.forgotten_wait = Some(n);
     }
 
     /// Device memory beyond `bytes` is refused with `OUT_OF_MEMORY`; `None` for all that the device has.
