@@ -27,7 +27,7 @@ use crate::{ArenaBuilder, HostSlab};
 /// assert_eq!(y.iter().sum::<f32>(), 64.0);
 ///
 /// assert_eq!((arena.offset(), arena.watermark()), (256, 512));
-/// arena.reset();
+/// arena.reset()?;
 /// assert_eq!((arena.offset(), arena.watermark()), (0, 512));
 /// # Ok::<(), AllocError>(())
 /// ```
@@ -39,7 +39,7 @@ use crate::{ArenaBuilder, HostSlab};
 /// # use space_core::{Space, Undef};
 /// # let mut arena = Arena::with_capacity(1 << 16).unwrap();
 /// let y = arena.frame().alloc(Undef::<f32, _>::new([8])).unwrap();
-/// arena.reset();
+/// arena.reset().unwrap();
 /// y.filled(1.0);
 /// ```
 ///
@@ -92,7 +92,11 @@ impl<S: Slab> Arena<S> {
     pub fn aligned(slab: S, alignment: Alignment) -> Result<Self, AllocError> {
         // SAFETY: The parts are a slab's, and the owner lives in the arena, dropped after the
         // cursor. The cursor is private and never moved out or swapped with another arena's.
-        let (cursor, owner) = unsafe { Cursor::new(slab.into_parts(), alignment) }?;
+        let (mut cursor, owner) = unsafe { Cursor::new(slab.into_parts(), alignment) }?;
+        if let Some(keeper) = S::keeper(&owner) {
+            // SAFETY: It is the keeper of this slab.
+            unsafe { cursor.keep_with(keeper) };
+        }
         Ok(Self { cursor, owner })
     }
 
@@ -128,7 +132,8 @@ impl<S: Slab> Arena<S> {
     /// # Errors
     ///
     /// [`AllocError::MarkOfOtherArena`]; [`AllocError::StaleMark`] for a mark from before a
-    /// reset; [`AllocError::MarkAboveOffset`]. Nothing changes then.
+    /// reset; [`AllocError::MarkAboveOffset`]; [`AllocError::StillAlive`] if ambient arrays are
+    /// alive in the bytes. Nothing changes then.
     #[inline]
     pub fn retract(&mut self, mark: Mark) -> Result<(), AllocError> {
         self.cursor.retract(mark)
@@ -136,9 +141,19 @@ impl<S: Slab> Arena<S> {
 
     /// Gives everything back and begins the next epoch: marks taken before are stale. The
     /// watermark stays.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::StillAlive`] if ambient arrays are alive; nothing changes then.
     #[inline]
-    pub fn reset(&mut self) {
-        self.cursor.reset();
+    pub fn reset(&mut self) -> Result<(), AllocError> {
+        self.cursor.reset()
+    }
+
+    /// Bytes that ended frames could not give back because ambient arrays were alive there. A
+    /// later end of a frame, a retract or a reset gives them back.
+    pub fn pinned_bytes(&self) -> usize {
+        self.cursor.pinned_bytes()
     }
 
     /// Bytes taken, padding included.

@@ -159,7 +159,7 @@ fn marks_are_told_apart() {
     arena.retract(early).unwrap();
 
     carve(&mut arena);
-    arena.reset();
+    arena.reset().unwrap();
     let refused = arena.retract(early);
     assert!(matches!(
         &refused,

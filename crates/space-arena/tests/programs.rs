@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use space_arena::{Arena, HostSlab};
-use space_core::{AllocError, Frame, Host, Mark, Space, Undef};
+use space_core::{AllocError, Block, Frame, Host, Mark, Space, Undef};
 use support::*;
 
 /// What an arena must do, computed without memory.
@@ -195,7 +195,7 @@ fn run_all(arena: &mut Arena<HostSlab>, base: usize, program: &[Step]) -> Trace 
                     }
                 }
                 Step::Reset => {
-                    arena.reset();
+                    arena.reset().unwrap();
                     model.offset = 0;
                     model.epoch += 1;
                 }
@@ -220,21 +220,21 @@ proptest! {
     ) {
         let slab = HostSlab::new(capacity).unwrap();
         let mut arena = Arena::aligned(slab, alignment).unwrap();
-        let base = space_core::Block::address(arena.owner()).addr().get();
+        let base = arena.owner().address().addr().get();
         run_all(&mut arena, base, &program);
     }
 
     #[test]
     fn the_same_program_gives_the_same_addresses(program in program()) {
         let mut arena = Arena::with_capacity(1 << 14).unwrap();
-        let base = space_core::Block::address(arena.owner()).addr().get();
+        let base = arena.owner().address().addr().get();
         let first = run_all(&mut arena, base, &program);
-        arena.reset();
+        arena.reset().unwrap();
         let second = run_all(&mut arena, base, &program);
         prop_assert_eq!(&first, &second);
 
         let mut other = Arena::with_capacity(1 << 14).unwrap();
-        let base = space_core::Block::address(other.owner()).addr().get();
+        let base = other.owner().address().addr().get();
         prop_assert_eq!(first, run_all(&mut other, base, &program));
     }
 
@@ -242,13 +242,13 @@ proptest! {
     fn a_watermark_sizes_the_next_arena(program in program(), alignment in alignment()) {
         let slab = HostSlab::new(1 << 20).unwrap();
         let mut large = Arena::aligned(slab, alignment).unwrap();
-        let base = space_core::Block::address(large.owner()).addr().get();
+        let base = large.owner().address().addr().get();
         let trace = run_all(&mut large, base, &program);
         prop_assert_eq!(trace.failures, 0);
 
         let slab = HostSlab::new(large.slab_bytes().unwrap()).unwrap();
         let mut exact = Arena::aligned(slab, alignment).unwrap();
-        let base = space_core::Block::address(exact.owner()).addr().get();
+        let base = exact.owner().address().addr().get();
         prop_assert_eq!(run_all(&mut exact, base, &program).failures, 0);
         prop_assert_eq!(exact.watermark(), large.watermark());
     }

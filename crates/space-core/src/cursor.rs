@@ -2,16 +2,21 @@
 
 use std::{
     alloc::Layout,
-    cell::Cell,
-    fmt,
+    cell::{Cell, RefCell},
+    fmt, hint,
     num::NonZero,
     ops::Range,
     ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
-    Alignment, AllocError, Epoch, Family, Frame, Mark, Parts, bump, lend::LenderRef,
+    Alignment, AllocError, Epoch, Family, Frame, Keeper, Mark, Parts, bump,
+    lend::LenderRef,
+    pins::{Pins, Token},
     space::Checkpoint,
 };
 
@@ -29,6 +34,9 @@ pub struct Cursor<F: Family> {
     clear: usize,
     /// Address of the origin, a multiple of `alignment.max()`.
     base: Base,
+    /// Giving bytes back takes the slow path if `left` is below this. It is `lowest`, so that the
+    /// watermark is folded there; or everything, if there is a lender or ambient arrays.
+    gate: Cell<usize>,
     /// The least `left` that was seen when bytes were given back: the watermark, folded lazily.
     lowest: Cell<usize>,
     /// What all carves share. `None` exactly when there is a lender.
@@ -40,6 +48,8 @@ pub struct Cursor<F: Family> {
     alignment: Alignment,
     epoch: Cell<u64>,
     id: u64,
+    /// Arrays without a lifetime. Empty for families other than the host.
+    pins: RefCell<Pins>,
 }
 
 /// The address of an origin.
@@ -86,6 +96,7 @@ impl<F: Family> Cursor<F> {
             left: Cell::new(origin.capacity),
             clear: !(alignment.alignment() - 1),
             base: Base(offset(base, origin.pad)),
+            gate: Cell::new(origin.capacity),
             lowest: Cell::new(origin.capacity),
             region: Some(region),
             lender: None,
@@ -93,8 +104,19 @@ impl<F: Family> Cursor<F> {
             alignment,
             epoch: Cell::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            pins: RefCell::default(),
         };
         Ok((cursor, owner))
+    }
+
+    /// Lets arrays outlive the cursor: they hold `keeper`.
+    ///
+    /// # Safety
+    ///
+    /// `keeper` by itself keeps the memory of the slab that the cursor was made over
+    /// ([`Slab::keeper`](crate::Slab::keeper)).
+    pub unsafe fn keep_with(&mut self, keeper: Keeper) {
+        self.pins.get_mut().keep(keeper);
     }
 
     /// A cursor without bytes, whose carves are blocks that `lender` keeps.
@@ -103,6 +125,7 @@ impl<F: Family> Cursor<F> {
             left: Cell::new(0),
             clear: !0,
             base: Base(NonNull::dangling()),
+            gate: Cell::new(usize::MAX),
             lowest: Cell::new(0),
             region: None,
             lender: Some(lender),
@@ -110,6 +133,7 @@ impl<F: Family> Cursor<F> {
             alignment: Alignment::default(),
             epoch: Cell::new(0),
             id: u64::MAX,
+            pins: RefCell::default(),
         }
     }
 
@@ -182,8 +206,9 @@ impl<F: Family> Cursor<F> {
     ///
     /// # Errors
     ///
-    /// [`AllocError::MarkOfOtherArena`], [`AllocError::StaleMark`] and
-    /// [`AllocError::MarkAboveOffset`]; nothing changes then.
+    /// [`AllocError::MarkOfOtherArena`], [`AllocError::StaleMark`],
+    /// [`AllocError::MarkAboveOffset`], and [`AllocError::StillAlive`] if ambient arrays are alive
+    /// in the bytes. Nothing changes then.
     #[inline]
     pub fn retract(&mut self, mark: Mark) -> Result<(), AllocError> {
         // One branch for three rare answers.
@@ -192,8 +217,7 @@ impl<F: Family> Cursor<F> {
             return Err(self.refuse(mark.arena, mark.epoch, mark.left));
         }
         // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
-        unsafe { self.give_back(mark.left) };
-        Ok(())
+        unsafe { self.retract_to(mark.left) }
     }
 
     #[cold]
@@ -219,11 +243,21 @@ impl<F: Family> Cursor<F> {
     }
 
     /// Gives everything back and begins the next epoch: marks taken before are stale.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::StillAlive`] if ambient arrays are alive. Nothing changes then.
     #[inline]
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self) -> Result<(), AllocError> {
         // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
-        unsafe { self.give_back(self.capacity) };
+        unsafe { self.retract_to(self.capacity) }?;
         self.epoch.set(self.epoch.get() + 1);
+        Ok(())
+    }
+
+    /// Bytes that ended frames could not give back, because ambient arrays were alive there.
+    pub fn pinned_bytes(&self) -> usize {
+        self.pins.borrow().pinned_bytes()
     }
 
     /// Takes `len` elements of `T`, or says `None` where it takes [`carve_slowly`] to answer.
@@ -321,24 +355,123 @@ impl<F: Family> Cursor<F> {
         unsafe { F::claim(region, address, 0) }
     }
 
-    /// Moves the cursor up to `left`, folding the watermark.
+    /// Moves the cursor up to `to`.
     ///
     /// # Safety
     ///
-    /// `left` is between the cursor and the capacity, and no carve made since the cursor was there
-    /// is used again.
+    /// `to` is between the cursor and the capacity, and no carve made since the cursor was there
+    /// is used again. Ambient arrays made since are gone.
     #[inline(always)]
-    unsafe fn give_back(&self, left: usize) {
-        let now = self.left.get();
-        if now < self.lowest.get() {
-            self.lowest.set(now);
-        }
+    unsafe fn give_back(&self, to: usize) {
         if let Some(region) = &self.region {
-            // SAFETY: The range is what was claimed since the cursor was at `left`; the caller
-            // says that those carves are done with.
-            unsafe { F::retract(region, self.addresses(now..left)) };
+            // SAFETY: The range is what was claimed since the cursor was at `to`; the caller says
+            // that those carves are done with.
+            unsafe { F::retract(region, self.addresses(self.left.get()..to)) };
         }
-        self.left.set(left);
+        self.left.set(to);
+    }
+
+    /// Gives back what was carved since the cursor was at `to`, unless ambient arrays are alive
+    /// there.
+    ///
+    /// # Safety
+    ///
+    /// `to` is between the cursor and the capacity, and no carve with a lifetime that was made
+    /// since the cursor was there is used again.
+    #[inline(always)]
+    unsafe fn retract_to(&mut self, to: usize) -> Result<(), AllocError> {
+        if self.left.get() < self.gate.get() {
+            hint::cold_path();
+            self.unpin(to)?;
+        }
+        // SAFETY: As the caller says, and ambient arrays are gone: `unpin` saw to that, and where
+        // it wasn't called there are none.
+        unsafe { self.give_back(to) };
+        Ok(())
+    }
+
+    /// Folds the watermark, and makes sure that no ambient array is alive below `to`.
+    #[cold]
+    #[inline(never)]
+    fn unpin(&mut self, to: usize) -> Result<(), AllocError> {
+        let pins = self.pins.get_mut();
+        let arrays = pins.alive_below(to);
+        if arrays > 0 {
+            return Err(AllocError::StillAlive { arrays });
+        }
+        let settled = pins.settle(to);
+        debug_assert_eq!(settled, to, "a token was held that was not counted");
+        self.fold();
+        Ok(())
+    }
+
+    /// Folds the watermark and sets the gate.
+    fn fold(&self) {
+        self.lowest.set(self.lowest.get().min(self.left.get()));
+        let ungated = self.pins.borrow().is_empty();
+        self.gate.set(if ungated {
+            self.lowest.get()
+        } else {
+            usize::MAX
+        });
+    }
+
+    /// Ends a frame where that takes more than moving the cursor: lent blocks, ambient arrays, a
+    /// watermark to be folded. Says how far to move the cursor, or `None` if there is none.
+    #[cold]
+    #[inline(never)]
+    fn close_slowly(&self, to: usize) -> Option<usize> {
+        if let Some(lender) = &self.lender {
+            close_lent(lender, to);
+            return None;
+        }
+        let to = self.pins.borrow_mut().settle(to);
+        self.fold();
+        Some(to)
+    }
+
+    /// Takes the bytes of `layout` for an array without a lifetime, and a token that holds them;
+    /// no token for no bytes.
+    pub(crate) fn carve_ambient(
+        &self,
+        layout: Layout,
+    ) -> Result<(F::Place, Option<Arc<Token>>), AllocError> {
+        if self.lender.is_some() {
+            return Err(AllocError::NotAnArena);
+        }
+        if !self.pins.borrow().can_keep() {
+            return Err(AllocError::BorrowedSlab);
+        }
+        let place = self.carve_layout(layout)?;
+        if layout.size() == 0 {
+            return Ok((place, None));
+        }
+        self.gate.set(usize::MAX);
+        let token = self.pins.borrow_mut().hold(self.left.get());
+        Ok((place, token))
+    }
+
+    /// Undoes the ambient carves since `to`, whose arrays have been dropped.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cursor::rollback`].
+    pub(crate) unsafe fn rollback_ambient(&self, to: Checkpoint) {
+        if self.lender.is_none() {
+            self.pins.borrow_mut().roll_back(to.0);
+            // SAFETY: Handed on.
+            unsafe { self.rollback(to) };
+        }
+    }
+
+    /// Begins a level of ambient arrays. See [`Pins::enter`].
+    pub(crate) fn enter(&self) -> Option<usize> {
+        self.pins.borrow_mut().enter()
+    }
+
+    /// Ends a level of ambient arrays. See [`Pins::leave`].
+    pub(crate) fn leave(&self, before: Option<usize>) {
+        self.pins.borrow_mut().leave(before);
     }
 
     fn addresses(&self, lefts: Range<usize>) -> Range<usize> {
@@ -411,13 +544,21 @@ pub(crate) struct Level<'c, F: Family> {
 impl<F: Family> Drop for Level<'_, F> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(lender) = &self.cursor.lender {
-            close_lent(lender, self.to);
+        let cursor = self.cursor;
+        let to = if cursor.left.get() < cursor.gate.get() {
+            hint::cold_path();
+            match cursor.close_slowly(self.to) {
+                Some(to) => to,
+                None => return,
+            }
         } else {
-            // SAFETY: Inner levels are closed, so the cursor is at or below where it was. Carves
-            // made since have a lifetime that the closure of the frame could not name outside.
-            unsafe { self.cursor.give_back(self.to) };
-        }
+            self.to
+        };
+        // SAFETY: Inner levels are closed, so the cursor is at or below where it was. Carves made
+        // since have a lifetime that the closure of the frame could not name outside, and ambient
+        // arrays that are alive are above `to`: `close_slowly` saw to that, and where it wasn't
+        // called there are none.
+        unsafe { cursor.give_back(to) };
     }
 }
 

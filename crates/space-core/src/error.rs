@@ -136,6 +136,40 @@ pub enum AllocError {
         arena: u64,
     },
 
+    /// Arrays without a lifetime are alive in the bytes that were to be given back.
+    #[error(
+        "{arrays} ambient arrays are alive in the bytes that were to be given back; drop them first"
+    )]
+    StillAlive {
+        /// How many.
+        arrays: usize,
+    },
+
+    /// No ambient space is bound on this thread.
+    #[error("no ambient space is bound on this thread; call from within `with_space`")]
+    Unbound,
+
+    /// The ambient space is an arena's, which can't leave its thread.
+    #[error(
+        "the ambient space is an arena of this thread and can't be handed to another one; enter a \
+         shared `Scope` instead"
+    )]
+    TaskLocalScope,
+
+    /// An arena over borrowed memory was asked for an ambient array, which could outlive it.
+    #[error(
+        "this arena borrows its slab, which an ambient array could outlive; use an arena that owns \
+         its slab"
+    )]
+    BorrowedSlab,
+
+    /// A frame over a space that is not an arena was asked for an ambient array.
+    #[error(
+        "the ambient space is a frame over a space that is not an arena, whose blocks end with \
+         it; enter a `Scope` of that space instead"
+    )]
+    NotAnArena,
+
     /// The space's own error.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),

@@ -40,6 +40,12 @@ impl<'a, F: Family> Frame<'a, F> {
         }
     }
 
+    /// The state that the frame shares with its arena.
+    #[inline(always)]
+    pub(crate) fn cursor(&self) -> &'a Cursor<F> {
+        self.cursor
+    }
+
     /// Bytes of the arena that are taken; 0 over a space that is not an arena.
     #[inline]
     pub fn offset(&self) -> usize {

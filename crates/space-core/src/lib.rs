@@ -46,9 +46,13 @@
 //! - kinds of memory, for those who add one: [`Family`], [`Block`], [`FrameBlock`]; the host's:
 //!   [`Host`], [`HostBlock`], [`HostCarve`], [`HostArray`], [`HostLeaf`], [`Zeroed`]
 //! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]
+//! - code that was given no space: [`with_space`], [`with_scratch`], [`ambient_space`],
+//!   [`ambient_space_or`], [`ambient_alloc`], [`ambient_scratch`]; across threads and futures:
+//!   [`Scope`], [`InScope`], [`spawn_in_scope`]
 //! - device captures: [`capturing`], [`CaptureViolation`]
 
 mod alignment;
+mod ambient;
 mod block;
 mod bump;
 mod capture;
@@ -62,11 +66,17 @@ mod frame;
 mod host;
 mod lend;
 mod mark;
+mod pins;
 mod similar;
 mod slab;
 mod space;
 
 pub use alignment::Alignment;
+pub use ambient::{
+    Ambient, AmbientBlock, AmbientOr, AmbientOrBlock, InScope, Scope, ambient_alloc,
+    ambient_scratch, ambient_space, ambient_space_or, current_scope, spawn_in_scope, with_scratch,
+    with_space,
+};
 pub use block::{Block, FrameBlock};
 pub use capture::{CaptureViolation, Capturing, capturing};
 pub use cursor::Cursor;
@@ -84,6 +94,7 @@ pub use host::{
     OwnedArray, Uninit, Zeroed,
 };
 pub use mark::{Epoch, Mark};
+pub use pins::Keeper;
 pub use similar::{Exemplar, Similar};
 pub use slab::{Parts, Slab};
 pub use space::{ArrayOf, Checkpoint, Space};

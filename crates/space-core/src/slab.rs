@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use crate::Family;
+use crate::{Family, Keeper};
 
 /// A run of bytes that an arena takes over.
 ///
@@ -22,6 +22,8 @@ use crate::Family;
 /// - `base + bytes` does not overflow;
 /// - `region` was made for this slab, and no other arena has it.
 ///
+/// What [`keeper`](Slab::keeper) returns keeps the memory by itself, without `owner`.
+///
 /// If `into_parts` unwinds, no arena was made.
 pub unsafe trait Slab {
     /// The kind of memory.
@@ -32,6 +34,13 @@ pub unsafe trait Slab {
 
     /// Gives the memory up: where it is, what its carves share, and what keeps it alive.
     fn into_parts(self) -> Parts<Self::Family, Self::Owner>;
+
+    /// Another handle on what keeps the memory alive, for arrays that outlive the arena; `None`
+    /// if the memory can't outlive it, because it is borrowed.
+    fn keeper(owner: &Self::Owner) -> Option<Keeper> {
+        let _ = owner;
+        None
+    }
 }
 
 /// What a [`Slab`] is made of.

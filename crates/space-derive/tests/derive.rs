@@ -122,7 +122,7 @@ proptest! {
             let frame = arena.frame();
             (one_by_one(&frame, n), frame.offset())
         };
-        arena.reset();
+        arena.reset().unwrap();
         let frame = arena.frame();
         let whole = frame.alloc(layer(n));
         prop_assert_eq!(whole.is_ok(), single.is_ok());

@@ -47,7 +47,7 @@ fn rounds(alignment: usize, rounds: u32, round: fn(&mut Arena<HostSlab>, &Lens) 
     let mut sink = 0;
     for _ in 0..rounds {
         sink ^= round(black_box(&mut arena), &lens);
-        arena.reset();
+        arena.reset().unwrap();
     }
     sink
 }

@@ -1,10 +1,11 @@
 //! Memory of the system's allocator.
 
-use std::alloc::Layout;
+use std::{alloc::Layout, sync::Arc};
 
-use space_core::{AllocError, Block, Host, HostBlock, Parts, Slab};
+use space_core::{AllocError, Block, Host, HostBlock, Keeper, Parts, Slab};
 
-/// A slab of memory from the system's allocator, freed with the arena.
+/// A slab of memory from the system's allocator, freed with the arena, or with the last ambient
+/// array that was made in it.
 #[derive(Debug)]
 pub struct HostSlab {
     block: HostBlock,
@@ -57,17 +58,22 @@ impl HostSlab {
 }
 
 // SAFETY: A block of host memory has its bytes to itself, at a fixed address, until it drops; it
-// holds a raw pointer, and its size is that of a `Layout`.
+// holds a raw pointer, and its size is that of a `Layout`. The owner is shared, so that any handle
+// on it keeps the block.
 unsafe impl Slab for HostSlab {
     type Family = Host;
-    type Owner = HostBlock;
+    type Owner = Arc<HostBlock>;
 
-    fn into_parts(self) -> Parts<Host, HostBlock> {
+    fn into_parts(self) -> Parts<Host, Arc<HostBlock>> {
         Parts {
             base: self.block.address(),
             bytes: self.block.bytes(),
             region: (),
-            owner: self.block,
+            owner: Arc::new(self.block),
         }
+    }
+
+    fn keeper(owner: &Arc<HostBlock>) -> Option<Keeper> {
+        Some(Arc::clone(owner) as Keeper)
     }
 }

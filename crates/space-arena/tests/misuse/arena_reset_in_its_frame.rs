@@ -14,7 +14,7 @@ fn main() {
     let mut frame = arena.frame();
     frame.scratch(|inner| {
         let carve = inner.alloc(floats(3)).unwrap();
-        arena.reset();
+        arena.reset().unwrap();
         carve.filled(1.0);
     });
 }

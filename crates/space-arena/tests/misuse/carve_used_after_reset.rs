@@ -12,6 +12,6 @@ fn floats(n: usize) -> Undef<f32, [usize; 1]> {
 fn main() {
     let mut arena = arena();
     let carve = arena.frame().alloc(floats(3)).unwrap();
-    arena.reset();
+    arena.reset().unwrap();
     carve.filled(1.0);
 }

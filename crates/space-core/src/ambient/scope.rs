@@ -1,0 +1,158 @@
+//! Ambient spaces that can cross threads.
+
+use std::{
+    alloc::Layout,
+    fmt,
+    pin::Pin,
+    ptr::NonNull,
+    sync::Arc,
+    task::{Context, Poll},
+    thread::{self, JoinHandle},
+};
+
+use super::{AmbientBlock, Bound, Restore, SLOT};
+use crate::{AllocError, Host, Space, block};
+
+/// A shared space to be bound as the ambient one, on any thread.
+///
+/// An arena is of one thread and no scope; a space that threads can share is: the heap, or a pool
+/// behind a lock.
+///
+/// ```
+/// use space_core::{AllocError, Heap, Scope, Undef, ambient_alloc, spawn_in_scope};
+///
+/// let scope = Scope::new(Heap);
+/// let there = scope.enter(|| {
+///     let here = ambient_alloc(Undef::<u32, _>::new([3]))?;
+///     // Handed over explicitly; a plain `thread::spawn` starts unbound.
+///     let other = spawn_in_scope(|| ambient_alloc(Undef::<u32, _>::new([4])))?;
+///     assert_eq!(here.len(), 3);
+///     Ok::<_, AllocError>(other)
+/// })?;
+/// assert_eq!(there.join().unwrap()?.len(), 4);
+/// # Ok::<(), AllocError>(())
+/// ```
+#[derive(Clone)]
+pub struct Scope(Arc<dyn Shared>);
+
+/// A shared space, seen without its type.
+trait Shared: Send + Sync {
+    fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError>;
+}
+
+struct Sharing<S>(S);
+
+impl<S> Shared for Sharing<S>
+where
+    S: Space<Family = Host, Block: Send + Sync + 'static> + Send + Sync,
+{
+    fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError> {
+        let block = self.0.block(layout)?;
+        block::check(&block, layout)?;
+        Ok(AmbientBlock::shared(block))
+    }
+}
+
+impl Scope {
+    /// The scope of a space.
+    pub fn new<S>(space: S) -> Self
+    where
+        S: Space<Family = Host, Block: Send + Sync + 'static> + Send + Sync + 'static,
+    {
+        Self(Arc::new(Sharing(space)))
+    }
+
+    /// Runs `body` with this as the ambient space of the thread.
+    pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _restore = Restore::after(Some(Bound::Shared(NonNull::from(self))));
+        body()
+    }
+
+    pub(super) fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError> {
+        self.0.block(layout)
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").finish_non_exhaustive()
+    }
+}
+
+/// The scope that this thread is in, to be handed to another one.
+///
+/// # Errors
+///
+/// [`AllocError::Unbound`], and [`AllocError::TaskLocalScope`] if an arena is bound.
+pub fn current_scope() -> Result<Scope, AllocError> {
+    match SLOT.get() {
+        None => Err(AllocError::Unbound),
+        Some(Bound::Local(_)) => Err(AllocError::TaskLocalScope),
+        Some(Bound::Shared(scope)) => {
+            // SAFETY: The binding holds the scope until it ends, which is after this call.
+            Ok(unsafe { scope.as_ref() }.clone())
+        }
+    }
+}
+
+/// Spawns a thread that runs `body` in the scope that this one is in.
+///
+/// # Errors
+///
+/// Those of [`current_scope`]; nothing was spawned then.
+///
+/// # Panics
+///
+/// If the system can't make a thread, as [`thread::spawn`].
+pub fn spawn_in_scope<R: Send + 'static>(
+    body: impl FnOnce() -> R + Send + 'static,
+) -> Result<JoinHandle<R>, AllocError> {
+    let scope = current_scope()?;
+    Ok(thread::spawn(move || scope.enter(body)))
+}
+
+/// A future that is in a scope wherever it is polled.
+///
+/// ```
+/// use space_core::{AllocError, Heap, InScope, Scope, Undef, ambient_alloc};
+///
+/// async fn step() -> Result<usize, AllocError> {
+///     let before = ambient_alloc(Undef::<u8, _>::new([2]))?;
+///     std::future::ready(()).await; // other tasks run here, in scopes of their own
+///     let after = ambient_alloc(Undef::like(&before))?;
+///     Ok(after.len())
+/// }
+///
+/// let future = InScope::new(Scope::new(Heap), step());
+/// # let mut future = std::pin::pin!(future);
+/// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// # let std::task::Poll::Ready(len) = future.as_mut().poll(&mut context) else { unreachable!() };
+/// # assert_eq!(len?, 2);
+/// # Ok::<(), AllocError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct InScope<F> {
+    scope: Scope,
+    future: F,
+}
+
+impl<F> InScope<F> {
+    /// Puts `future` in `scope`.
+    pub fn new(scope: Scope, future: F) -> Self {
+        Self { scope, future }
+    }
+}
+
+impl<F: Future> Future for InScope<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: The future is only reached through the pin again, never moved, and the scope is
+        // not pinned; there is no `Drop` and no `Unpin` impl that says otherwise.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: As above: `this` came out of a pin.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        this.scope.enter(|| future.poll(context))
+    }
+}
