@@ -5,6 +5,9 @@ use crate::time::TimeProfile;
 use std::time::Duration;
 
 /// In which order operations of different streams run.
+///
+/// There are no threads: host functions run on a thread that waits for a stream, an event or a device, or asks whether
+/// it is done, and on no other, which might hold locks that they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {

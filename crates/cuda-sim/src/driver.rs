@@ -161,7 +161,7 @@ impl SimDriver {
     /// Runs everything that can run, on all devices.
     pub fn run_all(&self) {
         let mut sim = self.state();
-        while self.step(&mut sim) {}
+        while self.step(&mut sim, true) {}
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, Sim> {
@@ -233,8 +233,11 @@ impl SimDriver {
             }
             return Err(code);
         }
-        if let Schedule::Stepped { .. } = self.shared.schedule {
-            while sim.wants_step() && self.step(&mut sim) {}
+        // A thread that asks may have to wait for a host function, as one that waits does.
+        let asks = matches!(caller.call, Call::StreamQuery | Call::EventQuery);
+        match self.shared.schedule {
+            Schedule::Stepped { .. } => while sim.wants_step() && self.step(&mut sim, asks) {},
+            Schedule::Eager => while asks && !sim.active.is_empty() && self.step(&mut sim, true) {},
         }
         match device.and_then(|device| sim.devices[device.0 as usize].fault) {
             Some(code) => Err(code),
@@ -245,15 +248,15 @@ impl SimDriver {
     /// With the eager schedule, runs what can run.
     fn settle(&self, sim: &mut MutexGuard<'_, Sim>) {
         if self.shared.schedule == Schedule::Eager {
-            while !sim.active.is_empty() && self.step(sim) {}
+            while !sim.active.is_empty() && self.step(sim, false) {}
         }
     }
 
-    /// Runs one operation; false when none can run.
-    fn step(&self, sim: &mut MutexGuard<'_, Sim>) -> bool {
+    /// Runs one operation, host functions only if `may_call`; false when none can run.
+    fn step(&self, sim: &mut MutexGuard<'_, Sim>, may_call: bool) -> bool {
         let step = match self.shared.schedule {
-            Schedule::Stepped { .. } => sim.step_randomly(),
-            Schedule::Eager => sim.step_in_order(),
+            Schedule::Stepped { .. } => sim.step_randomly(may_call),
+            Schedule::Eager => sim.step_in_order(may_call),
         };
         match step {
             Step::Ran => true,
@@ -292,7 +295,7 @@ impl SimDriver {
             if wait.entries.iter().all(|&entry| sim.is_done(entry)) {
                 return Ok(());
             }
-            if self.step(sim) {
+            if self.step(sim, true) {
                 continue;
             }
             let held = sim.lanes.iter().any(|lane| lane.held);

@@ -128,9 +128,25 @@ impl GraphRun {
         }
     }
 
-    /// Takes a node that can run; `None` in an empty graph.
-    pub(crate) fn start(&mut self, choice: usize) -> Option<u32> {
-        (choice < self.ready.len()).then(|| self.ready.remove(choice))
+    /// Whether the node calls a host function.
+    pub(crate) fn is_call(&self, node: u32) -> bool {
+        self.pending[node as usize].work.is_call()
+    }
+
+    /// How many nodes can run, host functions only if `may_call`.
+    pub(crate) fn ready_nodes(&self, may_call: bool) -> usize {
+        self.ready
+            .iter()
+            .filter(|&&node| may_call || !self.is_call(node))
+            .count()
+    }
+
+    /// Takes one of [`ready_nodes`](Self::ready_nodes); `None` in an empty graph.
+    pub(crate) fn start(&mut self, choice: usize, may_call: bool) -> Option<u32> {
+        let mut allowed =
+            (0..self.ready.len()).filter(|&i| may_call || !self.is_call(self.ready[i]));
+        let index = allowed.nth(choice)?;
+        Some(self.ready.remove(index))
     }
 
     pub(crate) fn finish(&mut self, node: u32) {

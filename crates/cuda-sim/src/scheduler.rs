@@ -21,8 +21,9 @@ pub(crate) enum Step {
 }
 
 impl Sim {
-    /// Whether the first entry of a lane could run.
-    fn is_runnable(&self, lane: u32) -> bool {
+    /// Whether the first entry of a lane could run. Host functions run on the calling thread, so only while it waits
+    /// or asks (`may_call`): anywhere else it may hold locks that the function needs.
+    fn is_runnable(&self, lane: u32, may_call: bool) -> bool {
         let lane = &self.lanes[lane as usize];
         if lane.held || lane.busy || lane.lost {
             return false;
@@ -30,8 +31,14 @@ impl Sim {
         match lane.queue.front().map(|queued| &queued.task) {
             None => false,
             Some(Task::Wait(epoch)) => self.is_done(*epoch),
-            Some(Task::Graph(run)) => run.previous.is_none_or(|epoch| self.is_done(epoch)),
-            Some(Task::Run(_) | Task::Record) => true,
+            Some(Task::Graph(run)) => {
+                run.previous.is_none_or(|epoch| self.is_done(epoch))
+                    && (may_call
+                        || run.remaining == 0
+                        || run.ready.iter().any(|&node| !run.is_call(node)))
+            }
+            Some(Task::Run(pending)) => may_call || !pending.work.is_call(),
+            Some(Task::Record) => true,
         }
     }
 
@@ -49,36 +56,36 @@ impl Sim {
     }
 
     /// Runs one operation: a random one that can run.
-    pub(crate) fn step_randomly(&mut self) -> Step {
+    pub(crate) fn step_randomly(&mut self, may_call: bool) -> Step {
         let runnable: SmallVec<[u32; 16]> = self
             .active
             .iter()
             .copied()
-            .filter(|&lane| self.is_runnable(lane))
+            .filter(|&lane| self.is_runnable(lane, may_call))
             .collect();
         match runnable.len() {
             0 => Step::Idle,
             n => {
                 let choice = self.random.below(n);
-                self.run_front(runnable[choice], true)
+                self.run_front(runnable[choice], true, may_call)
             }
         }
     }
 
     /// Runs one operation: the first that can run, in the order in which streams became busy.
-    pub(crate) fn step_in_order(&mut self) -> Step {
+    pub(crate) fn step_in_order(&mut self, may_call: bool) -> Step {
         match self
             .active
             .iter()
             .copied()
-            .find(|&lane| self.is_runnable(lane))
+            .find(|&lane| self.is_runnable(lane, may_call))
         {
-            Some(lane) => self.run_front(lane, false),
+            Some(lane) => self.run_front(lane, false, may_call),
             None => Step::Idle,
         }
     }
 
-    fn run_front(&mut self, lane: u32, random: bool) -> Step {
+    fn run_front(&mut self, lane: u32, random: bool, may_call: bool) -> Step {
         let Some(Queued { index, task }) = self.lane(lane).queue.pop_front() else {
             return Step::Idle;
         };
@@ -98,12 +105,9 @@ impl Sim {
                 self.complete(lane, index);
             }
             Task::Graph(mut run) => {
-                let choice = if random {
-                    self.random.below(run.ready.len())
-                } else {
-                    0
-                };
-                let Some(node) = run.start(choice) else {
+                let ready = run.ready_nodes(may_call);
+                let choice = if random { self.random.below(ready) } else { 0 };
+                let Some(node) = run.start(choice, may_call) else {
                     // An empty graph.
                     self.complete(lane, index);
                     return Step::Ran;

@@ -116,6 +116,11 @@ impl Work {
         }
     }
 
+    /// Whether it calls a host function.
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self.body, Body::HostFunction(_))
+    }
+
     fn with_operand(mut self, param: usize, address: u64, bytes: u64, access: Access) -> Self {
         let range = address..address.saturating_add(bytes);
         self.touches.push(Touch {

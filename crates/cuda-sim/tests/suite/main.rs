@@ -2,8 +2,11 @@
 
 mod capture_facts;
 mod event_facts;
+mod faults;
 mod kit;
 mod memory_facts;
+mod modelled_time;
 mod oracle;
 mod order;
+mod right_programs;
 mod wrong_programs;

@@ -49,11 +49,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Where an operation touches, and whether it writes.
+type Touch = Option<(Range<usize>, bool)>;
+
 /// Brute force: every operation is a node, and what comes before it is a set of nodes.
 #[derive(Default)]
 struct Oracle {
     /// By node: all nodes before it, and what it touches.
-    nodes: Vec<(Vec<bool>, Option<(Range<usize>, bool)>)>,
+    nodes: Vec<(Vec<bool>, Touch)>,
     last: HashMap<&'static str, HashMap<usize, usize>>,
     /// The last thing that the host knows.
     host: Option<usize>,
@@ -65,7 +68,7 @@ impl Oracle {
     }
 
     /// A node after those, and after all that the host knows.
-    fn add(&mut self, after: &[Option<usize>], touch: Option<(Range<usize>, bool)>) -> usize {
+    fn add(&mut self, after: &[Option<usize>], touch: Touch) -> usize {
         let number = self.nodes.len();
         let mut before = vec![false; number];
         for node in after.iter().chain([&self.host]).flatten() {
@@ -78,13 +81,7 @@ impl Oracle {
         number
     }
 
-    fn on(
-        &mut self,
-        kind: &'static str,
-        index: usize,
-        after: &[Option<usize>],
-        touch: Option<(Range<usize>, bool)>,
-    ) {
+    fn on(&mut self, kind: &'static str, index: usize, after: &[Option<usize>], touch: Touch) {
         let mut all = vec![self.of(kind, index)];
         all.extend(after);
         let node = self.add(&all, touch);
