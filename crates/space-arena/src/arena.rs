@@ -1,6 +1,6 @@
 //! The arena.
 
-use std::{alloc::Layout, fmt};
+use std::{alloc::Layout, fmt, ptr::NonNull};
 
 use space_core::{
     Alignment, AllocError, ArrayOf, Checkpoint, Cursor, Describe, Dims, Element, Epoch, Family,
@@ -54,7 +54,8 @@ use crate::{ArenaBuilder, HostSlab};
 pub struct Arena<S: Slab> {
     /// Before `owner`: the region may refer to the memory.
     cursor: Cursor<S::Family>,
-    owner: S::Owner,
+    /// Only held: to hand it out could be to hand out the memory.
+    _owner: S::Owner,
 }
 
 impl Arena<HostSlab> {
@@ -97,7 +98,10 @@ impl<S: Slab> Arena<S> {
             // SAFETY: It is the keeper of this slab.
             unsafe { cursor.keep_with(keeper) };
         }
-        Ok(Self { cursor, owner })
+        Ok(Self {
+            cursor,
+            _owner: owner,
+        })
     }
 
     /// The frame of everything that follows. It borrows the arena exclusively; its carves live as
@@ -211,9 +215,10 @@ impl<S: Slab> Arena<S> {
             .expect("the cursor of an arena has a region")
     }
 
-    /// What keeps the slab's memory alive.
-    pub fn owner(&self) -> &S::Owner {
-        &self.owner
+    /// Address of the arena's lowest byte, a multiple of the largest alignment served. For a
+    /// device, a number.
+    pub fn base(&self) -> NonNull<u8> {
+        self.cursor.base()
     }
 }
 

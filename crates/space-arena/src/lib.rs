@@ -38,7 +38,8 @@
 //! - [`Arena`] and [`ArenaBuilder`]; [`Meter`], which tells how large an arena has to be
 //! - steps that declare what they need: [`Verb`], [`Mutate`], [`Allocating`], and the space-first
 //!   [`outputs`], [`checkpoints`] and frame-first [`scratch`]; [`Shadow`], a primal with a gradient
-//! - slabs in host memory: [`HostSlab`], [`BorrowedSlab`]
+//! - slabs in host memory: [`HostSlab`], [`BorrowedSlab`], and with feature `mmap`, which is on by
+//!   default, `MappedSlab`
 
 mod arena;
 mod builder;
@@ -52,4 +53,6 @@ pub use builder::ArenaBuilder;
 pub use meter::Meter;
 pub use shadow::{Shadow, ShadowOf};
 pub use slab::{BorrowedSlab, HostSlab, Lent};
+#[cfg(feature = "mmap")]
+pub use slab::{HugePages, MappedSlab, Mapping};
 pub use verb::{Allocating, Made, MadeInFrame, Mutate, Verb, checkpoints, outputs, scratch};

@@ -2,7 +2,11 @@
 
 use std::{alloc::Layout, mem::MaybeUninit};
 
+#[cfg(feature = "mmap")]
+use space_arena::MappedSlab;
 use space_arena::{Arena, BorrowedSlab, HostSlab};
+#[cfg(feature = "mmap")]
+use space_core::Alignment;
 use space_core::{AllocError, Block, Space, Undef};
 
 #[derive(Clone, Copy)]
@@ -229,18 +233,63 @@ fn a_slab_that_ends_inside_its_pad_is_refused() {
     }
 }
 
+#[cfg(feature = "mmap")]
 #[test]
 fn an_alignment_of_a_gibibyte_is_served() {
-    let mut arena = Arena::builder()
-        .alignment(16)
-        .max_alignment(1 << 30)
-        .capacity(1 << 30)
-        .unwrap();
+    let gibibyte = 1 << 30;
+    let alignment = Alignment::new(16).unwrap().up_to(gibibyte).unwrap();
+    let slab = MappedSlab::new(alignment.slab_bytes(gibibyte).unwrap()).unwrap();
+    let mut arena = Arena::aligned(slab, alignment).unwrap();
+    assert!(arena.capacity() >= gibibyte);
     let frame = arena.frame();
-    let layout = Layout::from_size_align(1000, 1 << 30).unwrap();
+    let layout = Layout::from_size_align(1000, gibibyte).unwrap();
     let block = frame.block(layout).unwrap();
-    assert_eq!(block.address().addr().get() % (1 << 30), 0);
-    assert_eq!(frame.remaining(), 0);
+    assert_eq!(block.address().addr().get() % gibibyte, 0);
+    assert_eq!(frame.offset(), gibibyte);
+}
+
+#[cfg(feature = "mmap")]
+#[test]
+fn a_mapping_is_zeroed_memory_of_its_size() {
+    let slab = MappedSlab::new(100_000).unwrap();
+    assert!(slab.bytes() >= 100_000);
+    let mut arena = Arena::over(slab).unwrap();
+    assert_eq!(arena.capacity(), 100_096);
+    let all = arena
+        .frame()
+        .alloc(Undef::<u8, _>::new([100_096]))
+        .unwrap()
+        .filled(1);
+    assert_eq!(
+        all.iter().map(|&it| usize::from(it)).sum::<usize>(),
+        100_096
+    );
+
+    assert_eq!(
+        Arena::over(MappedSlab::new(0).unwrap()).unwrap().capacity(),
+        0
+    );
+    assert!(matches!(
+        MappedSlab::new(usize::MAX),
+        Err(AllocError::SizeOverflow {
+            len: usize::MAX,
+            elem_size: 1
+        })
+    ));
+}
+
+#[cfg(feature = "mmap")]
+#[test]
+fn huge_pages_are_asked_for_and_whatever_comes_is_used() {
+    let (slab, granted) = MappedSlab::huge(3 << 20).unwrap();
+    let mut arena = Arena::over(slab).unwrap();
+    assert!(arena.capacity() >= 3 << 20, "{granted:?}");
+    let ones = arena
+        .frame()
+        .alloc(Undef::<u32, _>::new([1 << 18]))
+        .unwrap()
+        .filled(1);
+    assert_eq!(ones.iter().sum::<u32>(), 1 << 18);
 }
 
 #[test]

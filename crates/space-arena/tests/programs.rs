@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use space_arena::{Arena, HostSlab};
-use space_core::{AllocError, Block, Frame, Host, Mark, Space, Undef};
+use space_core::{AllocError, Frame, Host, Mark, Space, Undef};
 use support::*;
 
 /// What an arena must do, computed without memory.
@@ -158,7 +158,7 @@ fn run_all(arena: &mut Arena<HostSlab>, base: usize, program: &[Step]) -> Trace 
         watermark: arena.watermark(),
         epoch: arena.epoch().number(),
     };
-    let slab = base..base + arena.capacity() + 2 * arena.alignment().max();
+    let slab = base..base + arena.capacity();
     let mut marks: Vec<(Mark, usize)> = Vec::new();
     for run_of_steps in program.chunk_by(|a, b| in_frame(a) && in_frame(b)) {
         if run_of_steps.iter().all(in_frame) {
@@ -220,21 +220,21 @@ proptest! {
     ) {
         let slab = HostSlab::new(capacity).unwrap();
         let mut arena = Arena::aligned(slab, alignment).unwrap();
-        let base = arena.owner().address().addr().get();
+        let base = arena.base().addr().get();
         run_all(&mut arena, base, &program);
     }
 
     #[test]
     fn the_same_program_gives_the_same_addresses(program in program()) {
         let mut arena = Arena::with_capacity(1 << 14).unwrap();
-        let base = arena.owner().address().addr().get();
+        let base = arena.base().addr().get();
         let first = run_all(&mut arena, base, &program);
         arena.reset().unwrap();
         let second = run_all(&mut arena, base, &program);
         prop_assert_eq!(&first, &second);
 
         let mut other = Arena::with_capacity(1 << 14).unwrap();
-        let base = other.owner().address().addr().get();
+        let base = other.base().addr().get();
         prop_assert_eq!(first, run_all(&mut other, base, &program));
     }
 
@@ -242,13 +242,13 @@ proptest! {
     fn a_watermark_sizes_the_next_arena(program in program(), alignment in alignment()) {
         let slab = HostSlab::new(1 << 20).unwrap();
         let mut large = Arena::aligned(slab, alignment).unwrap();
-        let base = large.owner().address().addr().get();
+        let base = large.base().addr().get();
         let trace = run_all(&mut large, base, &program);
         prop_assert_eq!(trace.failures, 0);
 
         let slab = HostSlab::new(large.slab_bytes().unwrap()).unwrap();
         let mut exact = Arena::aligned(slab, alignment).unwrap();
-        let base = exact.owner().address().addr().get();
+        let base = exact.base().addr().get();
         prop_assert_eq!(run_all(&mut exact, base, &program).failures, 0);
         prop_assert_eq!(exact.watermark(), large.watermark());
     }
