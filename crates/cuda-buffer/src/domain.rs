@@ -108,7 +108,9 @@ impl Domain {
     pub(crate) fn host_address(&self) -> NonNull<u8> {
         match self {
             Self::Owned(owned) if let Memory::Pinned(memory) = &owned.memory => memory.address,
-            _ => NonNull::without_provenance(NonZero::new(BASE_ALIGN).expect("an alignment is not zero")),
+            _ => NonNull::without_provenance(
+                NonZero::new(BASE_ALIGN).expect("an alignment is not zero"),
+            ),
         }
     }
 

@@ -168,7 +168,8 @@ impl DeviceMemory {
         outstanding: &[Completion],
     ) {
         let core = &self.core;
-        let ordered = outstanding.iter().try_for_each(|completion| {
+        let mut needed = reclamation.needed(outstanding).into_iter();
+        let ordered = needed.try_for_each(|completion| {
             reclamation
                 .wait_for(completion)
                 .or_else(|_| completion.wait_in_cleanup())

@@ -11,6 +11,7 @@ use crate::counters::count;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,6 +51,9 @@ struct Timeline {
     progress: Arc<AtomicU64>,
 }
 
+/// A position of a timeline, and where the timeline notes what is known to be complete.
+type Reached = (u64, Arc<AtomicU64>);
+
 /// The timeline that replaces the eager one while the stream captures.
 #[derive(Debug)]
 struct Captured {
@@ -68,6 +72,10 @@ impl Timeline {
             dirty: false,
             progress: Arc::new(AtomicU64::new(0)),
         }
+    }
+
+    fn reached(&self) -> Reached {
+        (self.position, self.progress.clone())
     }
 }
 
@@ -140,6 +148,30 @@ impl Slot {
         self.core.call_in_cleanup(|driver| call(driver, self.raw))
     }
 
+    /// Those of `completions` that no other one of them comes after.
+    pub(crate) fn needed<'c>(
+        &self,
+        completions: impl IntoIterator<Item = &'c Completion>,
+    ) -> SmallVec<[&'c Completion; 8]> {
+        let mut needed = SmallVec::<[&Completion; 8]>::new();
+        let mut implied = 0;
+        for completion in completions {
+            if needed.iter().any(|other| other.implies(completion)) {
+                implied += 1;
+                continue;
+            }
+            let before = needed.len();
+            needed.retain(|other| !completion.implies(other));
+            implied += before - needed.len();
+            needed.push(completion);
+        }
+        self.core
+            .counters
+            .elided_waited
+            .fetch_add(implied as u64, Ordering::Relaxed);
+        needed
+    }
+
     /// Orders later work of this stream after `completion`, by a wait where one can matter.
     pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
         let mut state = self.state.lock();
@@ -195,7 +227,7 @@ impl Slot {
         doom(session.as_deref(), &result);
         if result.is_err() && session.is_none() {
             state.broken = true;
-            self.synchronize_or_poison();
+            self.settle(state.eager.reached());
         }
         result
     }
@@ -254,7 +286,12 @@ impl Slot {
 
     /// Waits on the host for everything queued here; poisons the device when the driver can't say.
     pub(crate) fn synchronize_or_poison(&self) {
-        let result = self.core.call_in_cleanup(|driver| {
+        let reached = self.state.lock().eager.reached();
+        self.settle(reached);
+    }
+
+    fn settle(&self, reached: Reached) {
+        let result = self.wait_on_host(reached, |driver| {
             capture::relaxed(driver, |driver| {
                 driver.stream_synchronize(self.core.id, self.raw)
             })
@@ -268,8 +305,22 @@ impl Slot {
     /// destructor left is mistaken for one.
     pub(crate) fn synchronize(&self) -> RuntimeResult<()> {
         capture::refuse("waiting on the host")?;
-        self.core
-            .call_in_cleanup(|driver| driver.stream_synchronize(self.core.id, self.raw))
+        let reached = self.state.lock().eager.reached();
+        self.wait_on_host(reached, |driver| {
+            driver.stream_synchronize(self.core.id, self.raw)
+        })
+    }
+
+    /// After the wait every completion recorded before it is known to be complete.
+    fn wait_on_host(
+        &self,
+        reached: Reached,
+        wait: impl FnOnce(&dyn Driver) -> CudaResult<()>,
+    ) -> RuntimeResult<()> {
+        self.core.call_in_cleanup(wait)?;
+        let (position, progress) = reached;
+        progress.fetch_max(position, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Decides what becomes of the slot when its lease ends. Whatever may be queued gets a completion.

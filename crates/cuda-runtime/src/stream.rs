@@ -7,11 +7,9 @@ use crate::device::Device;
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, CudaResult, Driver, RawStream};
-use smallvec::SmallVec;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A lease of one of a device's streams. Clones share the lease; it ends when the last one drops.
 ///
@@ -124,25 +122,10 @@ impl Stream {
         completions: impl IntoIterator<Item = &'c Completion>,
     ) -> RuntimeResult<()> {
         let _site = CallSite::enter();
-        let mut needed = SmallVec::<[&Completion; 8]>::new();
-        let mut implied = 0;
-        for completion in completions {
-            if needed.iter().any(|other| other.implies(completion)) {
-                implied += 1;
-                continue;
-            }
-            let before = needed.len();
-            needed.retain(|other| !completion.implies(other));
-            implied += before - needed.len();
-            needed.push(completion);
-        }
-        let counters = &self.slot().core.counters;
-        counters
-            .elided_waited
-            .fetch_add(implied as u64, Ordering::Relaxed);
-        needed
+        let slot = self.slot();
+        slot.needed(completions)
             .into_iter()
-            .try_for_each(|completion| self.slot().wait_for(completion))
+            .try_for_each(|completion| slot.wait_for(completion))
     }
 
     /// A completion of everything queued so far. When nothing was queued since the last one, it is that one.

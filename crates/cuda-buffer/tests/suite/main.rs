@@ -1,0 +1,8 @@
+//! Buffers, ledgers, capture and arenas on the simulated device, with all of its checks on.
+//!
+//! `CARVE_CASES=10` runs ten times as many random programs.
+
+mod kit;
+mod mutations;
+mod programs;
+mod tap;

@@ -1,0 +1,128 @@
+//! A missing wait is caught: whichever one a program lacks, the simulated device reports it.
+
+use crate::kit::{Kit, N, Rig};
+use crate::tap::Tap;
+use cuda_buffer::{
+    BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, PinnedBuffer,
+};
+use cuda_runtime::{Runtime, Stream};
+use cuda_sim::SimDriver;
+use space_core::{Space, Undef};
+use std::sync::Arc;
+
+/// One program with every kind of device-side wait and no host wait, after which the host would know too much.
+fn program(kit: &Kit, [s, t, u]: &[Stream; 3]) -> BufferResult<()> {
+    let device = s.device();
+    let mut x = CudaBuffer::<u32>::new(device, N)?;
+    x.fill(s, 1)?; // after the allocation
+    let mut y = CudaBuffer::<u32>::new_on(t, N)?;
+    y.copy_from(&x, t)?; // a read after a write
+    let mut z = CudaBuffer::<u32>::new_on(u, N)?;
+    kit.map(u, &mut z, &x, 2)?; // a second reader
+    x.fill(s, 3)?; // a write after two reads
+    kit.step(t, &mut x, 4)?; // a write after a write
+    kit.join(u, &mut z, &x, &y)?; // several operands
+    kit.step(s, &mut y, 5)?;
+
+    let mut pinned = PinnedBuffer::<u32>::new(device, N)?;
+    y.copy_to_pinned(&mut pinned, t)?;
+    z.copy_from_pinned(&pinned, s)?; // the host's memory has a ledger too
+    y.copy_to_pinned(&mut pinned, u)?; // a write after a read of it
+
+    let mut arena = DeviceArena::over(DeviceSlab::new(device, 4096)?).expect("aligned");
+    for [from, to] in [[s, t], [u, s], [t, u]] {
+        // Each frame uses the bytes of the one before, from other streams.
+        arena.frame().scratch(|frame| {
+            let mut carve = frame.alloc(Undef::<u32, _>::new([N])).expect("room");
+            kit.map(from, &mut carve, &y, 6)?;
+            kit.step(to, &mut carve, 7)?;
+            x.copy_from(&carve, to)
+        })?;
+    }
+
+    let graph = s.capture(|capture| {
+        capture.join(t)?;
+        kit.step(t, &mut z, 7)?; // nothing else orders the second stream's first node after the begin
+        kit.step(s, &mut x, 8)?;
+        kit.map(t, &mut y, &x, 9)?; // waits inside the capture
+        arena.frame().scratch(|frame| {
+            let mut carve = frame.alloc(Undef::<u32, _>::new([N])).expect("room");
+            kit.map(s, &mut carve, &y, 10)?;
+            kit.join(t, &mut z, &carve, &x)
+        })?;
+        arena.frame().scratch(|frame| {
+            let mut carve = frame.alloc(Undef::<u32, _>::new([N])).expect("room");
+            kit.map(s, &mut carve, &x, 11)?;
+            kit.join(s, &mut y, &carve, &x)
+        })?;
+        kit.step(t, &mut z, 12) // nor its last one before the end
+    })?;
+    x.fill(u, 13)?;
+    graph.launch(s)?; // after eager work elsewhere
+    kit.step(u, &mut y, 14)?; // eager work after a replay
+    graph.launch(t)?; // a replay on another stream
+    arena.frame().scratch(|frame| {
+        let mut carve = frame.alloc(Undef::<u32, _>::new([N])).expect("room");
+        carve.fill(u, 15)?; // arena bytes after a replay
+        kit.join(u, &mut x, &carve, &z)
+    })?;
+    graph.launch(s)?; // arena bytes before a replay
+    x.copy_from(&z, u)?;
+    drop((graph, arena)); // frees of memory that streams still use
+    drop((x, y, z, pinned));
+    Ok(())
+}
+
+/// Runs the program, without its `swallow`th wait. The number of waits, the kinds of report, and where the wait was.
+fn run(swallow: Option<u64>) -> (u64, Vec<String>, String) {
+    let sim = SimDriver::builder().seed(swallow.unwrap_or(0)).build();
+    let tap = Arc::new(Tap::new(sim.clone()));
+    let runtime = Runtime::builder()
+        .driver(tap.clone())
+        .streams_per_device(3)
+        .build()
+        .unwrap();
+    let rig = Rig { runtime, sim };
+    let kit = Kit::new(&rig.device());
+    let streams = rig.streams();
+    let before = tap.waits();
+    if let Some(n) = swallow {
+        tap.swallow(n);
+    }
+    let result = program(&kit, &streams);
+    let waits = tap.waits() - before;
+    drop((kit, streams));
+    let kinds = rig
+        .sim
+        .reports()
+        .iter()
+        .map(|report| report.kind().to_owned())
+        .collect();
+    if swallow.is_none() {
+        result.unwrap();
+        rig.finish();
+    }
+    (
+        waits,
+        kinds,
+        tap.site().map_or(String::new(), ToString::to_string),
+    )
+}
+
+#[test]
+fn a_program_that_lacks_any_one_wait_is_reported() {
+    let (waits, reports, _) = run(None);
+    assert_eq!(reports, <[String; 0]>::default());
+    assert!(waits >= 25, "only {waits} waits to remove");
+    let mut unseen = Vec::new();
+    for n in 1..=waits {
+        let (_, reports, site) = run(Some(n));
+        if reports.is_empty() {
+            unseen.push(format!("{n} at {site}"));
+        }
+    }
+    assert!(
+        unseen.is_empty(),
+        "of {waits} waits, nobody misses {unseen:#?}"
+    );
+}

@@ -1,0 +1,181 @@
+//! A driver between the runtime and the simulation: it hands every call on, but for the one wait it swallows.
+
+use cuda_driver::{
+    Argument, CallCounters, CallSite, Capture, CaptureMode, CaptureStatus, Copies, CudaResult,
+    DeviceId, DeviceProperties, DevicePtr, Devices, Driver, EventFlags, Events, Graphs, Kernels,
+    LaunchConfig, Memory, ModuleImage, Pattern, PoolUsage, RawEvent, RawFunction, RawGraph,
+    RawGraphExec, RawModule, RawPool, RawStream, Streams,
+};
+use cuda_sim::SimDriver;
+use parking_lot::Mutex;
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The driver in between.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    sim: SimDriver,
+    /// Device-side waits so far.
+    waits: AtomicU64,
+    /// The number of the wait that never reaches the device; 0 for none.
+    swallowed: AtomicU64,
+    /// Where the swallowed wait was asked for.
+    site: Mutex<Option<&'static Location<'static>>>,
+}
+
+impl Tap {
+    pub(crate) fn new(sim: SimDriver) -> Self {
+        Self {
+            sim,
+            waits: AtomicU64::new(0),
+            swallowed: AtomicU64::new(0),
+            site: Mutex::new(None),
+        }
+    }
+
+    /// The `n`th wait from now on succeeds and does nothing.
+    pub(crate) fn swallow(&self, n: u64) {
+        self.swallowed.store(self.waits() + n, Ordering::Relaxed);
+    }
+
+    /// Where the swallowed wait was asked for.
+    pub(crate) fn site(&self) -> Option<&'static Location<'static>> {
+        *self.site.lock()
+    }
+
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! delegate {
+    () => {};
+    (fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty; $($rest:tt)*) => {
+        fn $name(&self $(, $arg: $ty)*) -> $ret {
+            self.sim.$name($($arg),*)
+        }
+        delegate! { $($rest)* }
+    };
+    (unsafe fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty; $($rest:tt)*) => {
+        unsafe fn $name(&self $(, $arg: $ty)*) -> $ret {
+            // SAFETY: the caller's promise, handed on.
+            unsafe { self.sim.$name($($arg),*) }
+        }
+        delegate! { $($rest)* }
+    };
+}
+
+impl Devices for Tap {
+    delegate! {
+        fn device_count() -> CudaResult<u32>;
+        fn device_properties(device: DeviceId) -> CudaResult<DeviceProperties>;
+        fn memory_info(device: DeviceId) -> CudaResult<(u64, u64)>;
+        fn can_access_peer(device: DeviceId, peer: DeviceId) -> CudaResult<bool>;
+        fn device_synchronize(device: DeviceId) -> CudaResult<()>;
+    }
+}
+
+impl Streams for Tap {
+    delegate! {
+        fn stream_create(device: DeviceId, priority: i32) -> CudaResult<RawStream>;
+        unsafe fn stream_destroy(device: DeviceId, stream: RawStream) -> CudaResult<()>;
+        fn stream_query(device: DeviceId, stream: RawStream) -> CudaResult<bool>;
+        fn stream_synchronize(device: DeviceId, stream: RawStream) -> CudaResult<()>;
+    }
+
+    fn stream_wait_event(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+        event: RawEvent,
+    ) -> CudaResult<()> {
+        let number = self.waits.fetch_add(1, Ordering::Relaxed) + 1;
+        if number == self.swallowed.load(Ordering::Relaxed) {
+            *self.site.lock() = CallSite::current();
+            return Ok(());
+        }
+        self.sim.stream_wait_event(device, stream, event)
+    }
+}
+
+impl Events for Tap {
+    delegate! {
+        fn event_create(device: DeviceId, flags: EventFlags) -> CudaResult<RawEvent>;
+        unsafe fn event_destroy(device: DeviceId, event: RawEvent) -> CudaResult<()>;
+        fn event_record(device: DeviceId, event: RawEvent, stream: RawStream) -> CudaResult<()>;
+        fn event_query(device: DeviceId, event: RawEvent) -> CudaResult<bool>;
+        fn event_synchronize(device: DeviceId, event: RawEvent) -> CudaResult<()>;
+        fn event_elapsed(device: DeviceId, start: RawEvent, end: RawEvent) -> CudaResult<f32>;
+    }
+}
+
+impl Memory for Tap {
+    delegate! {
+        fn mem_alloc(device: DeviceId, bytes: usize) -> CudaResult<DevicePtr>;
+        unsafe fn mem_free(device: DeviceId, address: DevicePtr) -> CudaResult<()>;
+        fn pool_create(device: DeviceId, release_threshold_bytes: u64) -> CudaResult<RawPool>;
+        unsafe fn pool_destroy(device: DeviceId, pool: RawPool) -> CudaResult<()>;
+        fn pool_trim(device: DeviceId, pool: RawPool, keep_bytes: u64) -> CudaResult<()>;
+        fn pool_usage(device: DeviceId, pool: RawPool) -> CudaResult<PoolUsage>;
+        fn pool_set_access(device: DeviceId, pool: RawPool, peer: DeviceId) -> CudaResult<()>;
+        fn mem_alloc_async(device: DeviceId, pool: RawPool, bytes: usize, stream: RawStream) -> CudaResult<DevicePtr>;
+        unsafe fn mem_free_async(device: DeviceId, address: DevicePtr, stream: RawStream) -> CudaResult<()>;
+        fn host_alloc(device: DeviceId, bytes: usize) -> CudaResult<NonNull<u8>>;
+        unsafe fn host_free(device: DeviceId, address: NonNull<u8>) -> CudaResult<()>;
+    }
+}
+
+impl Copies for Tap {
+    delegate! {
+        unsafe fn copy_to_device(device: DeviceId, dst: DevicePtr, src: *const u8, bytes: usize) -> CudaResult<()>;
+        unsafe fn copy_to_host(device: DeviceId, dst: *mut u8, src: DevicePtr, bytes: usize) -> CudaResult<()>;
+        unsafe fn copy_to_device_async(device: DeviceId, dst: DevicePtr, src: *const u8, bytes: usize, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_to_host_async(device: DeviceId, dst: *mut u8, src: DevicePtr, bytes: usize, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_device_async(device: DeviceId, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_peer_async(device: DeviceId, dst_device: DeviceId, dst: DevicePtr, src_device: DeviceId, src: DevicePtr, bytes: usize, stream: RawStream) -> CudaResult<()>;
+        unsafe fn fill_async(device: DeviceId, dst: DevicePtr, pattern: Pattern, count: usize, stream: RawStream) -> CudaResult<()>;
+    }
+}
+
+impl Kernels for Tap {
+    delegate! {
+        fn module_load(device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule>;
+        unsafe fn module_unload(device: DeviceId, module: RawModule) -> CudaResult<()>;
+        fn module_function(device: DeviceId, module: RawModule, name: &'static str) -> CudaResult<RawFunction>;
+        unsafe fn launch(device: DeviceId, function: RawFunction, config: &LaunchConfig, stream: RawStream, args: &[Argument]) -> CudaResult<()>;
+        fn launch_host_function(device: DeviceId, stream: RawStream, function: std::sync::Arc<dyn Fn() + Send + Sync>) -> CudaResult<()>;
+    }
+}
+
+impl Capture for Tap {
+    delegate! {
+        fn capture_begin(device: DeviceId, stream: RawStream, mode: CaptureMode) -> CudaResult<()>;
+        fn capture_end(device: DeviceId, stream: RawStream) -> CudaResult<RawGraph>;
+        fn capture_status(device: DeviceId, stream: RawStream) -> CudaResult<CaptureStatus>;
+        fn exchange_capture_mode(mode: CaptureMode) -> CudaResult<CaptureMode>;
+    }
+}
+
+impl Graphs for Tap {
+    delegate! {
+        fn graph_node_count(device: DeviceId, graph: RawGraph) -> CudaResult<usize>;
+        fn graph_instantiate(device: DeviceId, graph: RawGraph) -> CudaResult<RawGraphExec>;
+        unsafe fn graph_launch(device: DeviceId, exec: RawGraphExec, stream: RawStream) -> CudaResult<()>;
+        unsafe fn graph_destroy(device: DeviceId, graph: RawGraph) -> CudaResult<()>;
+        unsafe fn graph_exec_destroy(device: DeviceId, exec: RawGraphExec) -> CudaResult<()>;
+    }
+}
+impl Driver for Tap {
+    fn name(&self) -> String {
+        self.sim.name()
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
+    fn counters(&self) -> &CallCounters {
+        self.sim.counters()
+    }
+}
