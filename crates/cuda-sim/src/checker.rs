@@ -40,6 +40,8 @@ impl Sim {
         } = self;
         let clock = &lanes[epoch.lane as usize].clock;
         if checks.races {
+            // One report for each earlier operation, however many runs of bytes both touch.
+            let mut reported: SmallVec<[Epoch; 4]> = SmallVec::new();
             for touch in &work.touches {
                 let Some(allocation) = resolved[touch.span]
                     .and_then(|id| allocations.get_mut(id))
@@ -60,6 +62,10 @@ impl Sim {
                     clock,
                     host_clock,
                     &mut |conflict| {
+                        if reported.contains(&conflict.earlier.epoch) {
+                            return;
+                        }
+                        reported.push(conflict.earlier.epoch);
                         reports.add(Finding::Race {
                             first: conflict.earlier.operation,
                             first_writes: conflict.earlier.writes,

@@ -24,7 +24,7 @@ enum Entry<T> {
 impl<T> Table<T> {
     pub(crate) fn new(kind: u32) -> Self {
         Self {
-            kind: u64::from(kind) << 40,
+            kind: u64::from(kind & 15),
             entries: Vec::new(),
             free: Vec::new(),
         }
@@ -41,12 +41,17 @@ impl<T> Table<T> {
                 self.entries.len() - 1
             }
         };
-        self.kind | ((index as u64 + 1) << 4)
+        self.raw(index)
+    }
+
+    /// The number of the entry from 1, and the kind in the low four bits.
+    fn raw(&self, index: usize) -> u64 {
+        ((index as u64 + 1) << 4) | self.kind
     }
 
     fn index(&self, raw: u64) -> Option<usize> {
-        let index = (raw ^ self.kind).checked_sub(16)?;
-        (index % 16 == 0).then_some((index / 16) as usize)
+        let index = usize::try_from(raw >> 4).ok()?.checked_sub(1)?;
+        (raw & 15 == self.kind).then_some(index)
     }
 
     pub(crate) fn get(&self, raw: u64) -> Option<&T> {
@@ -91,7 +96,7 @@ impl<T> Table<T> {
             .iter()
             .enumerate()
             .filter_map(|(index, entry)| match entry {
-                Entry::Live(value) => Some((self.kind | ((index as u64 + 1) << 4), value)),
+                Entry::Live(value) => Some((self.raw(index), value)),
                 Entry::Dead(_) => None,
             })
     }
@@ -116,7 +121,7 @@ mod tests {
         assert!(
             streams.get(0).is_none()
                 && streams.get(u64::MAX).is_none()
-                && streams.get(17).is_none()
+                && streams.get(a + 1).is_none()
         );
     }
 }

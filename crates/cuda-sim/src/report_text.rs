@@ -25,24 +25,19 @@ impl fmt::Display for OperationKind {
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} of {}", self.kind, Place(self), self.device)?;
+        match self.stream {
+            Some(stream) => write!(
+                f,
+                "{} on stream {:#x}, {}",
+                self.kind, stream.0, self.device
+            )?,
+            None => write!(f, "synchronous {}, {}", self.kind, self.device)?,
+        }
         match self.launched_at {
             None => write!(f, ", at {}", self.site),
             Some(launched_at) => {
                 write!(f, ", captured at {}, launched at {launched_at}", self.site)
             }
-        }
-    }
-}
-
-/// The stream of an operation, or the host.
-struct Place<'a>(&'a Operation);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.stream {
-            Some(stream) => write!(f, "on stream {:#x}", stream.0),
-            None => f.write_str("called by the host"),
         }
     }
 }
