@@ -170,16 +170,15 @@ impl Sim {
         device: DeviceId,
         stream: RawStream,
         caller: Caller,
-        work: Work,
+        work: Arc<Work>,
     ) -> Result<(), ErrorCode> {
         let (lane, capture) = self.stream(device, stream, caller)?;
         match capture {
             None => {
-                self.submit(lane, Arc::new(work), caller.site);
+                self.submit(lane, work, caller.site);
             }
             Some(id) => {
-                self.valid_capture(id)?
-                    .add(stream, Arc::new(work), caller.site);
+                self.valid_capture(id)?.add(stream, work, caller.site);
             }
         }
         Ok(())

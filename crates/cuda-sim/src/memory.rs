@@ -8,6 +8,7 @@ use crate::report::{AllocationInfo, Operation};
 use crate::shadow::Shadow;
 use cuda_driver::DeviceId;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// An allocation, never reused, unlike its address.
@@ -106,10 +107,30 @@ impl Allocation {
     }
 }
 
+/// Ids count up, so spreading their bits is all the hashing they need.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|&byte| self.write_u64(self.0.rotate_left(8) ^ u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 /// All allocations of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Allocations {
-    by_id: HashMap<AllocationId, Allocation>,
+    by_id: HashMap<AllocationId, Box<Allocation>, BuildHasherDefault<IdHasher>>,
     /// The latest allocation at each base, live or freed. Ranges do not overlap.
     by_base: BTreeMap<u64, AllocationId>,
     next: AllocationId,
@@ -132,16 +153,16 @@ impl Allocations {
             }
         }
         self.by_base.insert(base, id);
-        self.by_id.insert(id, allocation);
+        self.by_id.insert(id, Box::new(allocation));
         id
     }
 
     pub(crate) fn get(&self, id: AllocationId) -> Option<&Allocation> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(|allocation| &**allocation)
     }
 
     pub(crate) fn get_mut(&mut self, id: AllocationId) -> Option<&mut Allocation> {
-        self.by_id.get_mut(&id)
+        self.by_id.get_mut(&id).map(|allocation| &mut **allocation)
     }
 
     /// The latest allocation whose base is at or below `address`.
@@ -175,7 +196,7 @@ impl Allocations {
     pub(crate) fn live(&self) -> impl Iterator<Item = &Allocation> + '_ {
         self.by_base
             .values()
-            .filter_map(|id| self.by_id.get(id))
+            .filter_map(|id| self.get(*id))
             .filter(|allocation| allocation.freed.is_none())
     }
 }

@@ -182,7 +182,7 @@ impl Sim {
         work: Work,
     ) -> Result<(), ErrorCode> {
         if bytes > 0 {
-            return self.enqueue(device, stream, caller, work);
+            return self.enqueue(device, stream, caller, Arc::new(work));
         }
         match self.stream(device, stream, caller)? {
             (_, Some(capture)) => self.valid_capture(capture).map(drop),

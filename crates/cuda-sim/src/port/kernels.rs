@@ -120,7 +120,7 @@ impl Kernels for SimDriver {
             config.check(&DeviceProperties::new("", 0)).map_err(|_| ErrorCode::INVALID_VALUE)?;
             let work = Work::kernel(device, declaration, *config, args, &sim.config.profile)
                 .map_err(|_| ErrorCode::INVALID_VALUE)?;
-            sim.enqueue(device, stream, caller, work)?;
+            sim.enqueue(device, stream, caller, Arc::new(work))?;
             if let Some(entry) = sim.functions.get_mut(function.0) {
                 entry.loaded = true;
             }
@@ -140,7 +140,7 @@ impl Kernels for SimDriver {
                 device,
                 stream,
                 caller,
-                Work::host_function(device, function),
+                Arc::new(Work::host_function(device, function)),
             )
         })
     }
