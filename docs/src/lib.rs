@@ -27,6 +27,7 @@ chapters! {
     streams "streams.md",
     buffers "buffers.md",
     capture "capture.md",
+    tensors "tensors.md",
     costs "costs.md",
     hardware "hardware.md",
 }
