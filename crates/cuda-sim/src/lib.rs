@@ -52,7 +52,7 @@
 //!
 //! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`], the
 //! lock and the loops), `port` (the driver's traits), `report`, `report_text`, `report_log`, `faults` ([`Faults`]),
-//! `leak`, `time` ([`TimeProfile`]), `timeline` ([`Timeline`]). *State:* `sim` (all of it), `lane` (a stream's
+//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` ([`Timeline`]). *State:* `sim` (all of it), `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `execute` and `model_run` (what it does), `checker` over
 //! `clock`, `shadow` and `ranges` (what is wrong). Raw pointers occur in `host_memory` only.
@@ -67,6 +67,7 @@ mod checker;
 mod clock;
 mod driver;
 mod execute;
+mod explore;
 mod faults;
 mod graph;
 mod handles;
@@ -95,6 +96,7 @@ mod work;
 
 pub use builder::{Checks, Schedule, SimBuilder};
 pub use driver::SimDriver;
+pub use explore::Failure;
 pub use faults::Faults;
 pub use report::{
     AllocationInfo, Finding, LeakedObject, MemorySpace, MemoryUse, Operation, OperationKind, Report,

@@ -2,6 +2,7 @@
 
 mod capture_facts;
 mod event_facts;
+mod explore;
 mod faults;
 mod kit;
 mod memory_facts;
