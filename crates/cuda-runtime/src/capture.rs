@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::graph::Graph;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult};
-use cuda_driver::{CallSite, CaptureMode, CaptureStatus, Driver, EventFlags, RawEvent};
+use cuda_driver::{CallSite, CaptureMode, CaptureStatus, CudaResult, Driver, EventFlags, RawEvent};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -39,14 +39,16 @@ pub fn refuse(what: &'static str) -> RuntimeResult<()> {
     Ok(())
 }
 
-/// Makes calls that would invalidate a strict capture of this thread, but concern none of its streams.
-pub(crate) fn relaxed<T>(driver: &dyn Driver, calls: impl FnOnce(&dyn Driver) -> T) -> T {
+/// Makes calls that would invalidate a strict capture of this thread, but concern none of its streams. When the thread
+/// can't be relaxed, they are not made.
+pub(crate) fn relaxed<T>(
+    driver: &dyn Driver,
+    calls: impl FnOnce(&dyn Driver) -> CudaResult<T>,
+) -> CudaResult<T> {
     if !OPEN.get() {
         return calls(driver);
     }
-    let Ok(strict) = driver.exchange_capture_mode(CaptureMode::Relaxed) else {
-        return calls(driver);
-    };
+    let strict = driver.exchange_capture_mode(CaptureMode::Relaxed)?;
     let result = calls(driver);
     // The exchange worked a moment ago with the same arguments; a failure leaves this thread more permissive.
     let _ = driver.exchange_capture_mode(strict);
@@ -249,10 +251,9 @@ fn join_back(session: &Session) -> RuntimeResult<()> {
 fn finish(session: &Session) -> RuntimeResult<Graph> {
     let core = session.core();
     let raw = session.streams.borrow()[0].slot().raw;
-    let graph = core.call(|driver| driver.capture_end(core.id, raw));
-    // The driver's capture is over either way; `close` must not end it again.
+    // After an error `close` asks the driver whether the capture is over.
+    let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw))?;
     session.streams.borrow()[0].slot().leave_capture();
-    let graph = graph?;
     let built = core
         .call(|driver| driver.graph_node_count(core.id, graph))
         .and_then(|nodes| {
@@ -267,6 +268,39 @@ fn finish(session: &Session) -> RuntimeResult<Graph> {
     destroyed.map(|()| graph)
 }
 
+/// Ends the capture at the driver, if it is not over there, and throws its graph away.
+fn discard(session: &Session, origin: &Stream) {
+    let core = session.core();
+    let raw = origin.slot().raw;
+    let status = core.call_in_cleanup(|driver| driver.capture_status(core.id, raw));
+    if let Ok(CaptureStatus::None) = status {
+        return;
+    }
+    // Where the capture is broken this fails, and the driver ends it as it is.
+    let _ = join_back(session);
+    let ended = core.call_in_cleanup(|driver| {
+        let ended = driver.capture_end(core.id, raw);
+        match (&ended, driver.capture_status(core.id, raw)) {
+            (Err(error), Ok(CaptureStatus::Active(_) | CaptureStatus::Invalidated)) => Err(*error),
+            _ => Ok(ended.ok()),
+        }
+    });
+    match ended {
+        Ok(None) => {}
+        Ok(Some(graph)) => {
+            // SAFETY: the handle is known here alone.
+            let gone =
+                core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
+            if let Err(error) = gone {
+                core.park(error);
+            }
+        }
+        // Whatever is queued there from now on would be captured instead of run.
+        Err(RuntimeError::Driver(error)) => core.poison(error),
+        Err(_) => {}
+    }
+}
+
 /// Leaves every stream of the session usable and forgets the session.
 fn close(session: &Session, ended: bool) {
     session.closed.set(true);
@@ -276,14 +310,7 @@ fn close(session: &Session, ended: bool) {
         && !ended
         && origin.slot().is_capturing()
     {
-        // Where the capture is broken this fails, and the driver ends it as it is.
-        let _ = join_back(session);
-        let raw = origin.slot().raw;
-        let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw));
-        if let Ok(graph) = graph {
-            // SAFETY: the handle is known here alone.
-            let _ = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
-        }
+        discard(session, &origin);
     }
     let streams = session.streams.take();
     for stream in &streams {

@@ -47,6 +47,12 @@ impl Clock {
             .any(|known| known.stream == point.stream && known.position >= point.position)
     }
 
+    /// The latest point of `stream` that comes first; 0 for none.
+    pub(crate) fn position(&self, stream: StreamId) -> u64 {
+        let known = self.entries.iter().find(|known| known.stream == stream);
+        known.map_or(0, |known| known.position)
+    }
+
     pub(crate) fn advance(&mut self, point: Point) {
         match self
             .entries

@@ -239,11 +239,13 @@ impl Completion {
         Ok(())
     }
 
-    /// A stream's points complete in order, so all earlier ones are known complete as well.
+    /// A stream's points complete in order, so all earlier ones are known complete as well, and so is whatever the
+    /// stream had waited for.
     fn mark_complete(&self) {
         let node = self.node();
         node.progress
             .fetch_max(node.point.position, Ordering::AcqRel);
+        node.core.reached(&node.clock);
     }
 
     fn refuse_captured(&self, waited: &'static str) -> RuntimeResult<()> {

@@ -1,5 +1,6 @@
 //! What every object of one device shares: the driver, the event free list, counters and poison.
 
+use crate::clock::{Clock, StreamId};
 use crate::completion::Node;
 use crate::counters::OrderCounters;
 use crate::{RuntimeError, RuntimeResult};
@@ -40,6 +41,8 @@ pub(crate) struct DeviceCore {
     parked: Mutex<Option<RuntimeError>>,
     has_parked: AtomicBool,
     spare: Mutex<Spare>,
+    /// Of each stream of the device, the highest position that is known to be complete.
+    progress: Mutex<Vec<(StreamId, Arc<AtomicU64>)>>,
     pub(crate) events_created: AtomicU64,
     /// Number of captures open on this device, by any thread of this process.
     captures: Mutex<usize>,
@@ -72,6 +75,7 @@ impl DeviceCore {
             parked: Mutex::new(None),
             has_parked: AtomicBool::new(false),
             spare: Mutex::new(Spare::default()),
+            progress: Mutex::default(),
             events_created: AtomicU64::new(0),
             captures: Mutex::new(0),
             capture_ended: Condvar::new(),
@@ -81,15 +85,22 @@ impl DeviceCore {
     /// Fails when the device is poisoned, or with what a destructor left behind.
     #[inline]
     pub(crate) fn check(&self) -> RuntimeResult<()> {
-        if self.poisoned.load(Ordering::Acquire) {
-            return Err(self.poison_error());
-        }
+        self.check_poison()?;
         if self.has_parked.load(Ordering::Acquire)
             && let Some(error) = self.take_parked()
         {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Fails when the device is poisoned.
+    #[inline]
+    pub(crate) fn check_poison(&self) -> RuntimeResult<()> {
+        match self.is_poisoned() {
+            true => Err(self.poison_error()),
+            false => Ok(()),
+        }
     }
 
     #[cold]
@@ -149,9 +160,7 @@ impl DeviceCore {
         &self,
         call: impl FnOnce(&dyn Driver) -> CudaResult<T>,
     ) -> RuntimeResult<T> {
-        if self.is_poisoned() {
-            return Err(self.poison_error());
-        }
+        self.check_poison()?;
         self.observe(call(&*self.driver))
     }
 
@@ -163,6 +172,21 @@ impl DeviceCore {
             }
             error.into()
         })
+    }
+
+    pub(crate) fn watch(&self, stream: StreamId, progress: &Arc<AtomicU64>) {
+        self.progress.lock().push((stream, progress.clone()));
+    }
+
+    pub(crate) fn unwatch(&self, stream: StreamId) {
+        self.progress.lock().retain(|(other, _)| *other != stream);
+    }
+
+    /// Work that had waited for all of `clock` is done, so that all of `clock` is as well.
+    pub(crate) fn reached(&self, clock: &Clock) {
+        for (stream, progress) in &*self.progress.lock() {
+            progress.fetch_max(clock.position(*stream), Ordering::AcqRel);
+        }
     }
 
     /// An event node that nobody refers to: a recycled one, or a new one.

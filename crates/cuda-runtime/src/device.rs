@@ -184,6 +184,14 @@ impl Device {
         self.0.core.check()
     }
 
+    /// Fails when the device is poisoned; errors that a destructor left stay where they are.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Poisoned`].
+    pub fn check_poison(&self) -> RuntimeResult<()> {
+        self.0.core.check_poison()
+    }
+
     /// Poisons the device: memory that may still be in use is leaked from now on, and every call fails with `error`.
     #[track_caller]
     pub fn poison(&self, error: cuda_driver::CudaError) {
@@ -296,8 +304,7 @@ impl Drop for DeviceResources {
             // A panic of such a thread was reported where it happened; a destructor adds nothing.
             let _ = thread.join();
         }
-        // The last handle may go while this thread captures on another device.
-        capture::relaxed(&*self.core.driver, |_| {
+        let give_back = || {
             // Modules are unloaded below: their launches must be over.
             self.pool.settle();
             self.transfer.synchronize_or_poison();
@@ -306,6 +313,14 @@ impl Drop for DeviceResources {
             self.transfer.destroy();
             self.modules.unload(&self.core);
             self.core.close_events();
+        };
+        // The last handle may go while this thread captures on another device.
+        let relaxed = capture::relaxed(&*self.core.driver, |_| {
+            give_back();
+            Ok(())
         });
+        if relaxed.is_err() {
+            give_back();
+        }
     }
 }

@@ -52,7 +52,7 @@ struct Timeline {
 }
 
 /// A position of a timeline, and where the timeline notes what is known to be complete.
-type Reached = (u64, Arc<AtomicU64>);
+type Reached = (u64, Arc<AtomicU64>, Clock);
 
 /// The timeline that replaces the eager one while the stream captures.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Timeline {
     }
 
     fn reached(&self) -> Reached {
-        (self.position, self.progress.clone())
+        (self.position, self.progress.clone(), self.clock.clone())
     }
 }
 
@@ -105,6 +105,8 @@ impl Slot {
     pub(crate) fn new(core: &Arc<DeviceCore>, priority: i32) -> RuntimeResult<Arc<Self>> {
         let raw = core.call(|driver| driver.stream_create(core.id, priority))?;
         let id = StreamId::fresh();
+        let eager = Timeline::new(Scope::Eager, id);
+        core.watch(id, &eager.progress);
         Ok(Arc::new(Self {
             core: core.clone(),
             id,
@@ -112,7 +114,7 @@ impl Slot {
             active: AtomicU64::new(id.number()),
             exposed: AtomicBool::new(false),
             state: Mutex::new(SlotState {
-                eager: Timeline::new(Scope::Eager, id),
+                eager,
                 captured: None,
                 broken: false,
             }),
@@ -237,6 +239,7 @@ impl Slot {
         timeline: &mut Timeline,
         session: Option<&Session>,
     ) -> RuntimeResult<Completion> {
+        self.core.check_poison()?;
         if !timeline.dirty
             && !self.exposed.load(Ordering::Acquire)
             && let Some(tail) = &timeline.tail
@@ -318,8 +321,9 @@ impl Slot {
         wait: impl FnOnce(&dyn Driver) -> CudaResult<()>,
     ) -> RuntimeResult<()> {
         self.core.call_in_cleanup(wait)?;
-        let (position, progress) = reached;
+        let (position, progress, clock) = reached;
         progress.fetch_max(position, Ordering::AcqRel);
+        self.core.reached(&clock);
         Ok(())
     }
 
@@ -426,6 +430,7 @@ impl Slot {
 
     /// Destroys the driver's stream. Queued work finishes. Called once, by the pool or the device's owner.
     pub(crate) fn destroy(&self) {
+        self.core.unwatch(self.id);
         // SAFETY: the slot has left its pool or its owner goes away, so nobody uses the handle again.
         let result = self
             .core

@@ -6,10 +6,14 @@ use ndarray_npy::{ReadNpyError, ReadNpyExt, ReadableElement};
 use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Pixels of an image.
 pub(crate) const PIXELS: usize = 64;
+
+/// Images per replay, unless told otherwise.
+const BATCH: usize = 64;
 
 /// A file that can't be used, and why.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub(crate) fn data(name: &str) -> PathBuf {
 pub(crate) struct Input {
     pub(crate) images: Array2<f32>,
     pub(crate) labels: Option<Array1<u32>>,
+    /// Images per replay.
+    pub(crate) batch: usize,
 }
 
 impl Input {
@@ -60,14 +66,16 @@ impl Input {
             None => None,
             Some(path) => Some(read_labels(path, pictures.nrows())?),
         };
-        if options.batch > pictures.nrows() {
-            let (batch, count) = (options.batch, pictures.nrows());
+        let count = pictures.nrows();
+        let batch = options.batch.map_or(count.min(BATCH), NonZeroUsize::get);
+        if batch > count {
             let reason = format!("has {count} images, fewer than the {batch} of --batch");
             return Err(FileError::new(&images, reason));
         }
         Ok(Self {
             images: pictures,
             labels,
+            batch,
         })
     }
 }

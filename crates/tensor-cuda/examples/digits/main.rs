@@ -58,7 +58,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         .seed(options.seed)
         .timeline(trace.is_some());
     let runtime = Runtime::builder().simulation(simulation).build()?;
-    let outcome = pipeline::run(&runtime, &network, &input.images, options.batch)?;
+    let outcome = pipeline::run(&runtime, &network, &input.images, input.batch)?;
 
     report::print(&runtime, &outcome, &input);
     if let (Some(file), Some(simulated)) = (trace, runtime.simulation()) {

@@ -2,6 +2,7 @@
 
 use lexopt::{Arg, ValueExt};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\
@@ -9,7 +10,7 @@ Reads handwritten digits with a small network: warms the step up, sizes its aren
 
 Usage: digits [OPTIONS]
 
-  --batch N       images per replay (default 64)
+  --batch N       images per replay (default 64, or all when there are fewer)
   --images FILE   images of one's own: .npy, f32, of shape (n, 64) or (n, 8, 8), 0 paper to 1 ink
   --labels FILE   their digits: .npy, u8, i32 or i64, of shape (n); needs --images
   --seed N        order in which the simulated device runs what may run (default 0)
@@ -19,7 +20,7 @@ Usage: digits [OPTIONS]
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
-    pub(crate) batch: usize,
+    pub(crate) batch: Option<NonZeroUsize>,
     pub(crate) images: Option<PathBuf>,
     pub(crate) labels: Option<PathBuf>,
     pub(crate) seed: u64,
@@ -32,7 +33,7 @@ impl Options {
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Option<Self>, lexopt::Error> {
         let mut options = Self {
-            batch: 64,
+            batch: None,
             images: None,
             labels: None,
             seed: 0,
@@ -41,7 +42,7 @@ impl Options {
         let mut parser = lexopt::Parser::from_iter(args);
         while let Some(arg) = parser.next()? {
             match arg {
-                Arg::Long("batch") => options.batch = parser.value()?.parse()?,
+                Arg::Long("batch") => options.batch = Some(parser.value()?.parse()?),
                 Arg::Long("images") => options.images = Some(parser.value()?.into()),
                 Arg::Long("labels") => options.labels = Some(parser.value()?.into()),
                 Arg::Long("seed") => options.seed = parser.value()?.parse()?,
@@ -49,9 +50,6 @@ impl Options {
                 Arg::Short('h') | Arg::Long("help") => return Ok(None),
                 other => return Err(other.unexpected()),
             }
-        }
-        if options.batch == 0 {
-            return Err("--batch must be at least 1".into());
         }
         if options.labels.is_some() && options.images.is_none() {
             return Err("--labels needs --images".into());
