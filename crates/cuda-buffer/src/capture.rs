@@ -223,6 +223,7 @@ impl Graph {
         let since = CallSite::current().unwrap_or_else(Location::caller);
         cuda_runtime::refuse_in_capture("launching a graph")?;
         stream.check_device(self.device())?;
+        self.device().check_poison()?;
         let mut held = self.launching.lock();
         let _turns: SmallVec<[MutexGuard<'_, ()>; 2]> =
             self.arenas.iter().map(|arena| arena.turn.lock()).collect();

@@ -156,7 +156,10 @@ unsafe fn operate_and_wait(
     let queued = unsafe { operate(&stream, [wanted], operation) };
     // Also after an error: whatever was queued must not outlive the caller's borrow of the host memory.
     let waited = stream.synchronize();
-    if let Err(RuntimeError::Driver(error)) = waited {
+    // A wait that failed says nothing about the copy: only a second one that works does.
+    if let Err(RuntimeError::Driver(error)) = waited
+        && stream.synchronize().is_err()
+    {
         device.poison(error);
     }
     queued?;
