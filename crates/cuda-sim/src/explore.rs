@@ -126,7 +126,7 @@ fn run(
 ) -> Result<(), Box<Failure>> {
     let panic = catch_unwind(AssertUnwindSafe(|| program(sim)))
         .err()
-        .map(message);
+        .map(panic_message);
     let mut reports = sim.shutdown();
     if fault.is_some_and(|(call, ..)| destroys(call)) {
         reports.retain(|report| report.kind() != "leak");
@@ -160,7 +160,8 @@ fn destroys(call: Call) -> bool {
     )
 }
 
-fn message(panic: Box<dyn Any + Send>) -> String {
+/// What a panic says.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(message) => *message,
         Err(panic) => panic

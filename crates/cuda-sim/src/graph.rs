@@ -4,7 +4,7 @@ use crate::clock::Epoch;
 use crate::handles::Site;
 use crate::lane::{Pending, Task};
 use crate::memory::{Allocation, Origin};
-use crate::report::{Finding, MemorySpace, MemoryUse, Operation};
+use crate::report::Operation;
 use crate::sim::{EagerRecord, Sim};
 use crate::work::{Body, Work};
 use cuda_driver::{DeviceId, ErrorCode, RawStream};
@@ -65,6 +65,15 @@ impl GraphData {
             writes_host,
         }
     }
+
+    /// The memory that nodes of the graph allocate at an address.
+    pub(crate) fn allocation_at(&self, address: u64) -> Option<Range<u64>> {
+        let memory = self
+            .allocations
+            .iter()
+            .find(|memory| memory.address == address)?;
+        Some(address..address + memory.bytes)
+    }
 }
 
 #[derive(Debug)]
@@ -105,6 +114,8 @@ pub(crate) struct GraphRun {
     pub(crate) previous: Option<Epoch>,
     /// The node whose host function runs now.
     pub(crate) running: Option<u32>,
+    /// Host functions that have not returned.
+    pub(crate) calls: u64,
 }
 
 impl GraphRun {
@@ -114,6 +125,10 @@ impl GraphRun {
             .iter()
             .map(|node| node.after.len() as u32)
             .collect();
+        let calls = pending
+            .iter()
+            .filter(|pending| pending.work.is_call())
+            .count() as u64;
         let ready = (0..waits_for.len() as u32)
             .filter(|&node| waits_for[node as usize] == 0)
             .collect();
@@ -125,6 +140,7 @@ impl GraphRun {
             ready,
             previous,
             running: None,
+            calls,
         }
     }
 
@@ -298,92 +314,5 @@ impl Sim {
             Task::Graph(Box::new(GraphRun::new(data, pending, previous))),
         );
         Ok(())
-    }
-
-    /// Reports nodes of a graph that touch the same bytes without an order between them.
-    pub(crate) fn check_graph(&mut self, data: &GraphData) {
-        if !self.config.checks.races {
-            return;
-        }
-        let words = data.nodes.len().div_ceil(64);
-        let mut ancestors: Vec<Vec<u64>> = Vec::with_capacity(data.nodes.len());
-        for node in &data.nodes {
-            let mut set = vec![0_u64; words];
-            for &earlier in &node.after {
-                set[earlier as usize / 64] |= 1 << (earlier % 64);
-                set.iter_mut()
-                    .zip(&ancestors[earlier as usize])
-                    .for_each(|(mine, theirs)| *mine |= theirs);
-            }
-            ancestors.push(set);
-        }
-        let ordered = |a: usize, b: usize| {
-            let (first, second) = (a.min(b), a.max(b));
-            first == second || ancestors[second][first / 64] & (1 << (first % 64)) != 0
-        };
-        let mut uses: Vec<(Range<u64>, usize, bool)> = Vec::new();
-        for (index, node) in data.nodes.iter().enumerate() {
-            let device = node
-                .work
-                .touches
-                .iter()
-                .map(|touch| (touch.range.clone(), touch.access.writes()));
-            let host = node
-                .work
-                .host
-                .iter()
-                .map(|host| (host.range(), host.writes));
-            uses.extend(
-                device
-                    .chain(host)
-                    .map(|(range, writes)| (range, index, writes)),
-            );
-        }
-        uses.sort_by_key(|(range, ..)| range.start);
-        let mut open: Vec<(Range<u64>, usize, bool)> = Vec::new();
-        for (range, node, writes) in uses {
-            open.retain(|(earlier, ..)| earlier.end > range.start);
-            for (other_range, other, other_writes) in &open {
-                if (writes || *other_writes) && !ordered(*other, node) {
-                    let (first, second) = (node.min(*other), node.max(*other));
-                    let writes_of = |index| if index == node { writes } else { *other_writes };
-                    let operation = |index: usize| {
-                        let node = &data.nodes[index];
-                        self.operation(
-                            node.work.kind,
-                            node.work.device,
-                            Some(node.stream),
-                            node.site,
-                        )
-                    };
-                    let both = range.start..range.end.min(other_range.end);
-                    let allocation = self
-                        .allocations
-                        .at(both.start)
-                        .and_then(|id| self.allocations.get(id));
-                    let space = if crate::address_space::AddressSpace::is_device_address(both.start)
-                    {
-                        MemorySpace::Device
-                    } else {
-                        MemorySpace::Host
-                    };
-                    let finding = Finding::Race {
-                        first: operation(first),
-                        first_writes: writes_of(first),
-                        second: MemoryUse {
-                            operation: operation(second),
-                            writes: writes_of(second),
-                            space,
-                            allocation: allocation
-                                .filter(|a| both.end <= a.end())
-                                .map(Allocation::info),
-                            range: both,
-                        },
-                    };
-                    self.reports.add(finding);
-                }
-            }
-            open.push((range, node, writes));
-        }
     }
 }

@@ -47,6 +47,17 @@ pub(crate) enum Task {
     Graph(Box<GraphRun>),
 }
 
+impl Task {
+    /// How many host functions are still to return.
+    pub(crate) fn calls(&self) -> u64 {
+        match self {
+            Self::Run(pending) => u64::from(pending.work.is_call()),
+            Self::Graph(run) => run.calls,
+            Self::Record | Self::Wait(_) => 0,
+        }
+    }
+}
+
 /// One entry of a queue.
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -82,6 +93,14 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Its device is lost: nothing that is queued has an effect. Returns how many host functions are never called.
+    pub(crate) fn abandon(&mut self) -> u64 {
+        let calls = self.queue.iter().map(|queued| queued.task.calls()).sum();
+        self.queue.clear();
+        self.completed = self.submitted;
+        calls
+    }
+
     pub(crate) fn new(device: DeviceId, stream: Option<RawStream>) -> Self {
         Self {
             device,

@@ -51,11 +51,11 @@
 //! # Modules
 //!
 //! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`], the
-//! lock and the loops), `port` (the driver's traits), `report`, `report_text`, `report_log`, `faults` ([`Faults`]),
+//! lock and the loops), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
 //! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` ([`Timeline`]). *State:* `sim` (all of it), `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `execute` and `model_run` (what it does), `checker` over
-//! `clock`, `shadow` and `ranges` (what is wrong). Raw pointers occur in `host_memory` only.
+//! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph). Raw pointers occur in `host_memory` only.
 
 #![deny(unsafe_code)]
 
@@ -70,6 +70,8 @@ mod execute;
 mod explore;
 mod faults;
 mod graph;
+mod graph_check;
+mod graph_dot;
 mod handles;
 mod host_memory;
 mod lane;

@@ -6,6 +6,7 @@
 //! poisoned first, so that a model which reads its output, or leaves part of it unwritten, shows it.
 
 use crate::backing::{Backing, POISON};
+use crate::explore::panic_message;
 use crate::lane::Pending;
 use crate::memory::AllocationId;
 use crate::report::{Finding, MemorySpace, MemoryUse};
@@ -136,7 +137,9 @@ impl Sim {
         let error = match outcome {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
-            Err(_) => ModelError::Fault("the model panicked".into()),
+            Err(panic) => {
+                ModelError::Fault(format!("the model panicked: {}", panic_message(panic)))
+            }
         };
         let finding = Finding::KernelFault {
             operation: pending.operation,

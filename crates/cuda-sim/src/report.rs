@@ -1,6 +1,6 @@
 //! What the simulated device found wrong: data first, text second.
 
-use cuda_driver::{Call, DeviceId, ErrorCode, RawStream};
+use cuda_driver::{Call, DeviceId, ErrorCode, LaunchError, RawStream};
 use std::ops::Range;
 use std::panic::Location;
 
@@ -186,6 +186,13 @@ pub enum Finding {
         /// Where the capture concerned was begun, when there is one.
         begun_at: Option<&'static Location<'static>>,
     },
+    /// A launch whose configuration or arguments don't fit; the call returned `INVALID_VALUE`.
+    BadLaunch {
+        /// Where it was asked for.
+        site: &'static Location<'static>,
+        /// What does not fit.
+        error: LaunchError,
+    },
     /// A kernel's model failed: the device is lost.
     KernelFault {
         /// The launch.
@@ -257,6 +264,7 @@ impl Report {
             Finding::DriverCallInHostFunction { .. } => "driver call in host function",
             Finding::DestroyedHandle { .. } => "destroyed handle",
             Finding::CaptureMisuse { .. } => "capture misuse",
+            Finding::BadLaunch { .. } => "bad launch",
             Finding::KernelFault { .. } => "kernel fault",
             Finding::Deadlock { .. } => "deadlock",
             Finding::Leak { .. } => "leak",

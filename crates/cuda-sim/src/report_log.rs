@@ -58,6 +58,7 @@ fn key(finding: &Finding) -> Key {
             (freed.site, earlier.map(|earlier| earlier.site))
         }
         Finding::DriverCallInHostFunction { site, .. }
+        | Finding::BadLaunch { site, .. }
         | Finding::Deadlock { site, .. }
         | Finding::Leak { site, .. } => (*site, None),
         Finding::DestroyedHandle {

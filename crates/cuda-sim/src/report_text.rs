@@ -263,6 +263,10 @@ impl fmt::Display for Finding {
                     None => Ok(()),
                 }
             }
+            Self::BadLaunch { site, error } => {
+                writeln!(f, "bad launch: {error}")?;
+                writeln!(f, "  at {site}")
+            }
             Self::KernelFault { operation, message } => {
                 writeln!(f, "kernel fault: {message}")?;
                 writeln!(f, "  {operation}")

@@ -172,9 +172,8 @@ impl Sim {
             return;
         };
         if fault.is_some() {
-            let state = self.lane(lane);
-            state.queue.clear();
-            state.completed = state.submitted;
+            self.pending_host_functions -=
+                task.calls().saturating_sub(1) + self.lane(lane).abandon();
             self.active.retain(|&active| active != lane);
             return;
         }
@@ -186,6 +185,7 @@ impl Sim {
                 self.complete(lane, index);
             }
             Task::Graph(mut run) => {
+                run.calls -= 1;
                 if let Some(node) = run.running.take() {
                     if let Some(clock) = run.pending[node as usize].clock.take() {
                         self.host_joins(&clock, 0);

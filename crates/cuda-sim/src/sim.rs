@@ -449,12 +449,10 @@ impl Sim {
             .filter(|(_, lane)| lane.device == device)
         {
             if !lane.busy {
-                lane.queue.clear();
-                lane.completed = lane.submitted;
+                self.pending_host_functions -= lane.abandon();
                 self.active.retain(|&active| active != number as u32);
             }
-            lane.held = false;
-            lane.lost = false;
+            (lane.held, lane.lost) = (false, false);
         }
         let lanes = &self.lanes;
         self.pending_host

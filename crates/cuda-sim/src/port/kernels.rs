@@ -1,6 +1,7 @@
 //! Modules, functions and launches.
 
 use crate::SimDriver;
+use crate::report::Finding;
 use crate::sim::{FunctionEntry, ModuleEntry};
 use crate::work::Work;
 use cuda_driver::{
@@ -117,9 +118,15 @@ impl Kernels for SimDriver {
                 }
             }
             // The limits that every device has; shared memory and block size as the properties say.
-            config.check(&DeviceProperties::new("", 0)).map_err(|_| ErrorCode::INVALID_VALUE)?;
-            let work = Work::kernel(device, declaration, *config, args, &sim.config.profile)
-                .map_err(|_| ErrorCode::INVALID_VALUE)?;
+            let limits = DeviceProperties::new("", 0);
+            let work = config.check(&limits).and_then(|()| {
+                Work::kernel(device, declaration, *config, args, &sim.config.profile)
+            });
+            let work = work.map_err(|error| {
+                let site = caller.site;
+                sim.reports.add(Finding::BadLaunch { site, error });
+                ErrorCode::INVALID_VALUE
+            })?;
             sim.enqueue(device, stream, caller, Arc::new(work))?;
             if let Some(entry) = sim.functions.get_mut(function.0) {
                 entry.loaded = true;

@@ -122,6 +122,36 @@ fn unordered_nodes_of_a_graph_race() {
     assert_eq!(gpu.kinds(), ["race"]);
 }
 
+/// Allocation and free nodes are ordered with the nodes that use the memory.
+#[test]
+fn nodes_use_memory_that_the_graph_allocates_in_order() {
+    let gpu = Gpu::seeded(0);
+    let (pool, a, b, c) = (gpu.pool(), gpu.stream(), gpu.stream(), gpu.stream());
+    gpu.begin(a);
+    gpu.edge(a, b);
+    let nothing = Arc::new(|| {});
+    gpu.sim.launch_host_function(D0, a, nothing).unwrap();
+    gpu.edge(a, b);
+    gpu.edge(a, c);
+    let x = gpu.alloc_async(pool, 4, a);
+    gpu.fill(b, x, 1, 1);
+    gpu.edge(b, a);
+    gpu.edge(a, c);
+    gpu.step(c, x, 1, 1);
+    gpu.free_async(x, a);
+    gpu.edge(c, a);
+    let graph = gpu.end(a);
+    let dot = gpu.sim.graph_dot(graph).unwrap();
+    assert_eq!(dot.matches("->").count(), 7, "{dot}");
+    assert!(dot.contains("kernel step") && dot.contains("capture_facts.rs:"));
+    gpu.instantiate(graph);
+    assert_eq!(
+        gpu.kinds(),
+        ["free before use ends", "use before allocation"]
+    );
+    assert_eq!(gpu.sim.graph_dot(cuda_driver::RawGraph(0)), None);
+}
+
 /// Replays are ordered with the work of their stream and with each other, and with nothing else.
 #[test]
 fn replays_order_like_any_work() {

@@ -82,6 +82,21 @@ fn both_model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
+/// Declares that it writes `n` values, increments the first and forgets the others.
+fn sloppy_footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+    touched.contiguous(1, Access::Write, 4 * u64::from(args.scalar::<u32>(0)?));
+    Some(())
+}
+
+fn sloppy_model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+    launch
+        .take_write::<u32>(1)?
+        .iter_mut()
+        .take(1)
+        .for_each(|x| *x = x.wrapping_add(1));
+    Ok(())
+}
+
 fn fail_footprint(_: &Arguments<'_>, _: &mut Footprint) -> Option<()> {
     Some(())
 }
@@ -97,7 +112,7 @@ const INOUT: Param = Param::pointer::<u32>(Access::ReadWrite);
 
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one promise for all")]
 // SAFETY: there are no images that could differ from the models.
-static KERNELS: [KernelDeclaration; 5] = unsafe {
+static KERNELS: [KernelDeclaration; 6] = unsafe {
     [
         KernelDeclaration::new("add", &[U32, OUT, IN, IN], add_footprint, add_model),
         KernelDeclaration::new("step", &[U32, U32, INOUT], step_footprint, step_model),
@@ -109,6 +124,7 @@ static KERNELS: [KernelDeclaration; 5] = unsafe {
         ),
         KernelDeclaration::new("both", &[U32, OUT, OUT], both_footprint, both_model),
         KernelDeclaration::new("fail", &[], fail_footprint, fail_model),
+        KernelDeclaration::new("sloppy", &[U32, OUT], sloppy_footprint, sloppy_model),
     ]
 };
 
@@ -123,7 +139,7 @@ pub(crate) struct Gpu {
     pub(crate) sim: SimDriver,
     pub(crate) device: DeviceId,
     pub(crate) module: cuda_driver::RawModule,
-    functions: [RawFunction; 5],
+    functions: [RawFunction; 6],
 }
 
 /// The schedules that most tests run under.
@@ -145,7 +161,7 @@ impl Gpu {
     /// A device of a simulation.
     pub(crate) fn on(sim: SimDriver, device: DeviceId) -> Self {
         let module = sim.module_load(device, &MODULE).unwrap();
-        let functions = ["add", "step", "column", "both", "fail"]
+        let functions = ["add", "step", "column", "both", "fail", "sloppy"]
             .map(|name| sim.module_function(device, module, name).unwrap());
         let gpu = Self {
             sim,
@@ -349,6 +365,12 @@ impl Gpu {
             ],
         )
         .unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn sloppy(&self, stream: RawStream, x: DevicePtr, n: u32) {
+        self.launch(5, stream, &[Argument::scalar(n), Argument::Pointer(x)])
+            .unwrap();
     }
 
     #[track_caller]

@@ -229,6 +229,35 @@ const PROGRAMS: &[Wrong] = &[
             gpu.synchronize(a);
         },
     ),
+    ("a grid of no blocks", &["bad launch"], |gpu| {
+        let config = cuda_driver::LaunchConfig {
+            grid: [0, 1, 1],
+            block: [1; 3],
+            shared_bytes: 0,
+        };
+        let fail = gpu.sim.module_function(D0, gpu.module, "fail").unwrap();
+        // SAFETY: the launch is refused.
+        let refused = unsafe { gpu.sim.launch(D0, fail, &config, gpu.stream(), &[]) };
+        assert_eq!(
+            refused.unwrap_err().code,
+            cuda_driver::ErrorCode::INVALID_VALUE
+        );
+    }),
+    ("arguments that don't fit", &["bad launch"], |gpu| {
+        let config = cuda_driver::LaunchConfig {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+        };
+        let add = gpu.sim.module_function(D0, gpu.module, "add").unwrap();
+        let wrong = [cuda_driver::Argument::scalar(1_u64)];
+        // SAFETY: the launch is refused.
+        let refused = unsafe { gpu.sim.launch(D0, add, &config, gpu.stream(), &wrong) };
+        assert_eq!(
+            refused.unwrap_err().code,
+            cuda_driver::ErrorCode::INVALID_VALUE
+        );
+    }),
     ("a kernel that fails", &["kernel fault"], |gpu| {
         gpu.fail(gpu.stream()).unwrap();
         gpu.sim.run_all();
@@ -417,7 +446,20 @@ fn operands_may_be_the_same_memory() {
     gpu.clean();
 }
 
-/// What a launch declares as written only is poison before the model runs.
+/// What a launch declares as written only is poison before the model runs: a model that leaves part of it unwritten,
+/// or reads it first, shows it.
+#[test]
+fn outputs_hold_poison_before_the_launch() {
+    let gpu = Gpu::seeded(0);
+    let (a, x) = (gpu.stream(), gpu.alloc(16));
+    gpu.fill(a, x, 1, 4);
+    gpu.sloppy(a, x, 3);
+    gpu.synchronize(a);
+    assert_eq!(gpu.read(x, 4), [0, u32::MAX, u32::MAX, 1]);
+    gpu.clean();
+}
+
+/// A launch that writes rows of a matrix leaves the rest of it alone.
 #[test]
 fn outputs_are_not_inputs() {
     let gpu = Gpu::seeded(0);
