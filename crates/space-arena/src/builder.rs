@@ -10,7 +10,7 @@ use crate::{Arena, HostSlab};
 /// use space_arena::{Arena, HostSlab};
 /// use space_core::AllocError;
 ///
-/// let packed = Arena::builder().alignment(1).max_alignment(64).capacity(1000)?;
+/// let packed = Arena::builder().alignment(16).max_alignment(64).capacity(1000)?;
 /// assert_eq!(packed.capacity(), 1024);
 ///
 /// let slab = HostSlab::new(1 << 12)?;
@@ -28,8 +28,8 @@ pub struct ArenaBuilder {
 }
 
 impl ArenaBuilder {
-    /// Each carve starts at a multiple of `bytes` (a power of two; 256 if not named), or of its
-    /// element type's own alignment, if that is larger.
+    /// Each carve starts at a multiple of `bytes` (a power of two; 256 if not named, and 16 if less
+    /// is), or of its element type's own alignment, if that is larger.
     #[must_use]
     pub fn alignment(self, bytes: usize) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl ArenaBuilder {
     }
 
     /// The largest alignment of element types and layouts that the arena serves, if that is to be
-    /// more than `alignment` and more than 16: a power of two. The slab's origin is padded to it.
+    /// more than `alignment`: a power of two. The slab's origin is padded to it.
     #[must_use]
     pub fn max_alignment(self, bytes: usize) -> Self {
         Self {

@@ -104,21 +104,31 @@ fn alignment_that_the_arena_was_not_built_for_is_refused() {
 /// bumpalo#313: no bytes at a large alignment, of an arena at its limit.
 #[test]
 fn no_bytes_cost_nothing_in_a_full_arena() {
-    let mut arena = Arena::builder().alignment(1).capacity(16).unwrap();
+    let mut arena = Arena::builder()
+        .alignment(16)
+        .max_alignment(64)
+        .capacity(64)
+        .unwrap();
     let frame = arena.frame();
-    let _fifteen = frame.alloc(Undef::<u8, _>::new([15])).unwrap();
-    for _ in 0..2 {
+    let _all_but_one = frame.alloc(Undef::<u128, _>::new([3])).unwrap();
+    for remaining in [16, 16, 0, 0] {
+        if remaining == 0 && frame.remaining() > 0 {
+            frame.alloc(Undef::<u8, _>::new([1])).unwrap();
+        }
         let none = frame.alloc(Undef::<u128, _>::new([0])).unwrap();
         assert_eq!((none.len(), none.as_ptr().addr() % 16), (0, 0));
+        let wide = frame
+            .block(Layout::from_size_align(0, 4096).unwrap())
+            .unwrap();
+        assert_eq!((wide.bytes(), wide.address().addr().get() % 4096), (0, 0));
         let units = frame.alloc(Undef::<(), _>::new([1000])).unwrap().filled(());
         assert_eq!(units.len(), 1000);
-        assert_eq!((frame.offset(), frame.remaining()), (15, 1));
+        assert_eq!(
+            frame.alloc(Undef::<f64, _>::new([3, 0, 2])).unwrap().len(),
+            0
+        );
+        assert_eq!(frame.remaining(), remaining);
     }
-    frame.alloc(Undef::<u8, _>::new([1])).unwrap();
-    assert_eq!(
-        frame.alloc(Undef::<f64, _>::new([3, 0, 2])).unwrap().len(),
-        0
-    );
     assert!(matches!(
         frame.alloc(Undef::<u8, _>::new([1])),
         Err(AllocError::OutOfCapacity {
@@ -126,7 +136,7 @@ fn no_bytes_cost_nothing_in_a_full_arena() {
             ..
         })
     ));
-    assert_eq!((arena.offset(), arena.watermark()), (16, 16));
+    assert_eq!((arena.offset(), arena.watermark()), (64, 64));
 }
 
 /// bump-scope#129: storage moved above a mark, and a rewind below it. Here an array can't be used

@@ -159,7 +159,7 @@ fn run_all(arena: &mut Arena<HostSlab>, base: usize, program: &[Step]) -> Trace 
         epoch: arena.epoch().number(),
     };
     let slab = base..base + arena.capacity();
-    let mut marks: Vec<(Mark, usize)> = Vec::new();
+    let mut marks: Vec<(Mark, usize, u64)> = Vec::new();
     for run_of_steps in program.chunk_by(|a, b| in_frame(a) && in_frame(b)) {
         if run_of_steps.iter().all(in_frame) {
             let mut frame = arena.frame();
@@ -177,11 +177,11 @@ fn run_all(arena: &mut Arena<HostSlab>, base: usize, program: &[Step]) -> Trace 
             check(&live);
         } else {
             match &run_of_steps[0] {
-                Step::Mark => marks.push((arena.mark(), model.offset)),
+                Step::Mark => marks.push((arena.mark(), model.offset, model.epoch)),
                 Step::Retract(n) if !marks.is_empty() => {
-                    let (mark, offset) = marks[marks.len() - 1 - n % marks.len()];
+                    let (mark, offset, epoch) = marks[marks.len() - 1 - n % marks.len()];
                     let result = arena.retract(mark);
-                    if mark.epoch().number() != model.epoch {
+                    if epoch != model.epoch {
                         assert!(matches!(result, Err(AllocError::StaleMark { .. })));
                     } else if offset > model.offset {
                         assert!(matches!(

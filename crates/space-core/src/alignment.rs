@@ -15,7 +15,7 @@ use crate::{AllocError, bump};
 /// let default = Alignment::default();
 /// assert_eq!((default.alignment(), default.max()), (256, 256));
 /// let packed = Alignment::new(1)?.up_to(64)?;
-/// assert_eq!((packed.alignment(), packed.max()), (1, 64));
+/// assert_eq!((packed.alignment(), packed.max()), (16, 64)); // 16 is the least
 /// assert!(Alignment::new(3).is_err());
 /// # Ok::<(), space_core::AllocError>(())
 /// ```
@@ -38,8 +38,8 @@ impl Default for Alignment {
 impl Alignment {
     /// Each carve starts at a multiple of `alignment` bytes.
     ///
-    /// With 1 each carve starts at its element type's own alignment. Element types aligned to at
-    /// most 16 bytes are always served; for larger ones name a larger `alignment` here or in
+    /// The least is 16, which smaller ones count as: it serves the alignment of every primitive
+    /// type. For element types with a larger one, name a larger `alignment` here or in
     /// [`up_to`](Alignment::up_to).
     ///
     /// # Errors
@@ -47,9 +47,10 @@ impl Alignment {
     /// [`AllocError::BadAlign`] if `alignment` is not a power of two.
     pub fn new(alignment: usize) -> Result<Self, AllocError> {
         check(alignment)?;
+        let alignment = alignment.max(bump::FAST_ALIGN);
         Ok(Self {
             carve: alignment,
-            origin: alignment.max(bump::FAST_ALIGN),
+            origin: alignment,
         })
     }
 

@@ -7,15 +7,13 @@ use std::{
     num::NonZero,
     ops::Range,
     ptr::NonNull,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use crate::{
     Alignment, AllocError, Epoch, Family, Frame, Keeper, Mark, Parts, bump,
     lend::LenderRef,
+    mark::Stamp,
     pins::{Pins, Token},
     space::Checkpoint,
 };
@@ -47,7 +45,8 @@ pub struct Cursor<F: Family> {
     capacity: usize,
     alignment: Alignment,
     epoch: Cell<u64>,
-    id: u64,
+    /// Identity and epoch, for marks.
+    stamp: Cell<Stamp>,
     /// Arrays without a lifetime. Empty for families other than the host.
     pins: RefCell<Pins>,
 }
@@ -60,8 +59,8 @@ struct Base(NonNull<u8>);
 // may cross threads. The address is never used by two threads at once: `Cursor` is not `Sync`.
 unsafe impl Send for Base {}
 
-/// The source of arena identities.
-static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+/// The origin of a cursor without bytes: a multiple of every alignment on the fast path.
+const NOWHERE: NonZero<usize> = NonZero::new(bump::FAST_ALIGN).unwrap();
 
 impl<F: Family> Cursor<F> {
     /// A cursor over the parts of a slab, and what keeps them alive.
@@ -103,7 +102,7 @@ impl<F: Family> Cursor<F> {
             capacity: origin.capacity,
             alignment,
             epoch: Cell::new(0),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            stamp: Cell::new(Stamp::fresh()),
             pins: RefCell::default(),
         };
         Ok((cursor, owner))
@@ -124,7 +123,7 @@ impl<F: Family> Cursor<F> {
         Self {
             left: Cell::new(0),
             clear: !0,
-            base: Base(NonNull::dangling()),
+            base: Base(NonNull::without_provenance(NOWHERE)),
             gate: Cell::new(usize::MAX),
             lowest: Cell::new(0),
             region: None,
@@ -132,7 +131,7 @@ impl<F: Family> Cursor<F> {
             capacity: 0,
             alignment: Alignment::default(),
             epoch: Cell::new(0),
-            id: u64::MAX,
+            stamp: Cell::new(Stamp::NONE),
             pins: RefCell::default(),
         }
     }
@@ -195,8 +194,7 @@ impl<F: Family> Cursor<F> {
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
-            arena: self.id,
-            epoch: self.epoch(),
+            stamp: self.stamp.get(),
             left: self.left.get(),
             capacity: self.capacity,
         }
@@ -212,9 +210,8 @@ impl<F: Family> Cursor<F> {
     #[inline]
     pub fn retract(&mut self, mark: Mark) -> Result<(), AllocError> {
         // One branch for three rare answers.
-        let (id, epoch, left) = (self.id, self.epoch.get(), self.left.get());
-        if (mark.arena != id) | (mark.epoch.0 != epoch) | (mark.left < left) {
-            return Err(self.refuse(mark.arena, mark.epoch, mark.left));
+        if (mark.stamp != self.stamp.get()) | (mark.left < self.left.get()) {
+            return Err(self.refuse(mark.stamp, mark.left));
         }
         // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
         unsafe { self.retract_to(mark.left) }
@@ -222,16 +219,16 @@ impl<F: Family> Cursor<F> {
 
     #[cold]
     #[inline(never)]
-    fn refuse(&self, arena: u64, epoch: Epoch, left: usize) -> AllocError {
+    fn refuse(&self, stamp: Stamp, left: usize) -> AllocError {
         // The mark comes in parts: whole, it would be put in memory on the way that succeeds.
-        if arena != self.id {
+        if stamp.arena() != self.stamp.get().arena() {
             AllocError::MarkOfOtherArena {
-                mark: arena,
-                arena: self.id,
+                mark: stamp.arena(),
+                arena: self.stamp.get().arena(),
             }
-        } else if epoch != self.epoch() {
+        } else if stamp != self.stamp.get() {
             AllocError::StaleMark {
-                mark: epoch,
+                mark: stamp.epoch(self.epoch()),
                 now: self.epoch(),
             }
         } else {
@@ -252,6 +249,7 @@ impl<F: Family> Cursor<F> {
         // SAFETY: Carves borrow the cursor, which is borrowed exclusively here: none is left.
         unsafe { self.retract_to(self.capacity) }?;
         self.epoch.set(self.epoch.get() + 1);
+        self.stamp.set(self.stamp.get().next());
         Ok(())
     }
 
@@ -266,22 +264,32 @@ impl<F: Family> Cursor<F> {
     #[inline(always)]
     pub(crate) fn carve_fast<T>(&self, len: usize) -> Option<Result<F::Place, AllocError>> {
         let left = bump::carve_elements::<T>(self.left.get(), len, self.clear)?;
-        Some(self.take(left, len * size_of::<T>()))
+        Some(self.take(self.known_region()?, left, len * size_of::<T>()))
+    }
+
+    /// The region; `None` where a lender takes its place and the family wants one all the same.
+    #[inline(always)]
+    fn known_region(&self) -> Option<&F::Region> {
+        match F::REGION {
+            Some(region) => Some(region),
+            None => self.region.as_ref(),
+        }
     }
 
     /// Takes the bytes of `layout`.
     #[inline]
     pub(crate) fn carve_layout(&self, layout: Layout) -> Result<F::Place, AllocError> {
-        if layout.size() != 0 && layout.align() <= bump::FAST_ALIGN {
-            let (bytes, align) = (layout.size(), layout.align());
-            if let Some(left) = bump::carve_bytes(self.left.get(), bytes, align, self.clear) {
-                return self.take(left, bytes);
-            }
+        let (bytes, align) = (layout.size(), layout.align());
+        if align <= bump::FAST_ALIGN
+            && let Some(left) = bump::carve_bytes(self.left.get(), bytes, align, self.clear)
+            && let Some(region) = self.known_region()
+        {
+            return self.take(region, left, bytes);
         }
         self.carve_slowly(layout.size(), 1, layout.align())
     }
 
-    /// What the fast path leaves: lent blocks, empty and over-aligned requests, and errors.
+    /// What the fast path leaves: lent blocks, over-aligned and zero-sized elements, and errors.
     #[cold]
     #[inline(never)]
     pub(crate) fn carve_slowly(
@@ -303,8 +311,14 @@ impl<F: Family> Cursor<F> {
         if let Some(lender) = &self.lender {
             return lender.get().lend(layout);
         }
+        let Some(region) = &self.region else {
+            unreachable!("a cursor has a region or a lender");
+        };
         if bytes == 0 {
-            return self.claim_nothing(align);
+            let aligned = NonZero::new(align.max(self.alignment.alignment()));
+            let address = NonNull::without_provenance(aligned.unwrap_or(NOWHERE));
+            // SAFETY: No bytes.
+            return unsafe { F::claim(region, address, 0) };
         }
         if align > self.alignment.max() {
             return Err(AllocError::BadAlign {
@@ -313,7 +327,7 @@ impl<F: Family> Cursor<F> {
             });
         }
         match bump::carve_bytes(self.left.get(), bytes, align, self.clear) {
-            Some(left) => self.take(left, bytes),
+            Some(left) => self.take(region, left, bytes),
             None => Err(AllocError::OutOfCapacity {
                 wanted_bytes: bytes,
                 align: align.max(self.alignment.alignment()),
@@ -325,16 +339,14 @@ impl<F: Family> Cursor<F> {
 
     /// Moves the cursor down to `left`, after the family has agreed.
     #[inline(always)]
-    fn take(&self, left: usize, bytes: usize) -> Result<F::Place, AllocError> {
-        // SAFETY: A lent cursor has no capacity, so no carve from it gets here; any other has a
-        // region.
-        let region = unsafe { self.region.as_ref().unwrap_unchecked() };
+    fn take(&self, region: &F::Region, left: usize, bytes: usize) -> Result<F::Place, AllocError> {
         // Moved first and back on an error: so the address is made in the register that held the
         // bytes left.
         let before = self.left.replace(left);
         let address = offset(self.base.0, left);
         // SAFETY: `left + bytes` is at most the former `left`: the bytes lie between the origin
-        // and the cursor, so in the slab, and everything below the cursor is given back.
+        // and the cursor, so in the slab, and everything below the cursor is given back. A lent
+        // cursor has no room, so no bytes get here.
         match unsafe { F::claim(region, address, bytes) } {
             Ok(place) => Ok(place),
             Err(error) => {
@@ -342,17 +354,6 @@ impl<F: Family> Cursor<F> {
                 Err(error)
             }
         }
-    }
-
-    /// A place of no bytes.
-    fn claim_nothing(&self, align: usize) -> Result<F::Place, AllocError> {
-        let align = align.max(self.alignment.alignment());
-        let align = NonZero::new(align).unwrap_or(NonZero::<usize>::MIN);
-        let address = NonNull::without_provenance(align);
-        // SAFETY: Only lent cursors have no region, and `carve_slowly` has dealt with those.
-        let region = unsafe { self.region.as_ref().unwrap_unchecked() };
-        // SAFETY: No bytes.
-        unsafe { F::claim(region, address, 0) }
     }
 
     /// Moves the cursor up to `to`.

@@ -25,6 +25,10 @@ pub unsafe trait Family: Sized + 'static {
     /// slab and the ledgers of its carves. It has interior mutability where it needs any.
     type Region;
 
+    /// The region of every arena, for a family whose arenas share nothing: it spares a carve the
+    /// question whether there is one.
+    const REGION: Option<&'static Self::Region> = None;
+
     /// Where a block lies, and how its bookkeeping is reached: an address, or an address and a
     /// pointer to a ledger. It has no lifetime; those who use it answer for that.
     type Place: Copy;
@@ -37,8 +41,9 @@ pub unsafe trait Family: Sized + 'static {
 
     /// Takes `bytes` at `address` of the slab under `region`.
     ///
-    /// A claim of zero bytes has a dangling address, aligned as asked. It must not take anything
-    /// that would have to be given back: no [`retract`](Family::retract) will name it.
+    /// A claim of zero bytes has an address that is aligned as asked and otherwise means nothing:
+    /// it may be outside the slab, or the address of another claim. It must not take anything that
+    /// would have to be given back: no [`retract`](Family::retract) is about it.
     ///
     /// # Errors
     ///
@@ -47,8 +52,8 @@ pub unsafe trait Family: Sized + 'static {
     ///
     /// # Safety
     ///
-    /// The bytes lie in the slab that `region` was made for, and were not claimed since they were
-    /// last given back.
+    /// The bytes, if any, lie in the slab that `region` was made for, and were not claimed since
+    /// they were last given back.
     unsafe fn claim(
         region: &Self::Region,
         address: NonNull<u8>,

@@ -112,6 +112,22 @@ fn each_level_gives_back_its_own_blocks_latest_first() {
 }
 
 #[test]
+fn no_bytes_are_asked_of_nobody() {
+    let pool = Pool {
+        fail_at: Some(0),
+        ..Pool::default()
+    };
+    (&pool).scratch(|frame| {
+        let none = frame.alloc(Undef::<u128, _>::new([0, 3])).unwrap();
+        assert_eq!(
+            (none.len(), none.as_ptr().addr() % align_of::<u128>()),
+            (0, 0)
+        );
+    });
+    assert_eq!(pool.made.get(), 0);
+}
+
+#[test]
 fn a_panic_in_the_block_gives_back_too() {
     let pool = Pool::default();
     let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -236,7 +252,7 @@ enum Tree {
 }
 
 fn tree() -> impl Strategy<Value = Tree> {
-    (0..50_usize)
+    (1..50_usize)
         .prop_map(Tree::Carve)
         .prop_recursive(5, 40, 6, |tree| {
             prop::collection::vec(tree, 0..6).prop_map(Tree::Frame)

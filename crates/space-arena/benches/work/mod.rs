@@ -1,6 +1,7 @@
 //! The work that all benchmarks do: 1,000 carves of 1 to 64 `f32`, lengths from a shuffled table.
 
 pub(crate) mod peers;
+mod spec;
 
 use std::{alloc::Layout, hint::black_box};
 
@@ -179,8 +180,8 @@ pub(crate) const OURS: &[Case] = &[
         run: |n| rounds(256, n, carve),
     },
     Case {
-        name: "carve, natural",
-        run: |n| rounds(1, n, carve),
+        name: "carve, 16",
+        run: |n| rounds(16, n, carve),
     },
     Case {
         name: "carve of rank 3, 256",
@@ -191,8 +192,8 @@ pub(crate) const OURS: &[Case] = &[
         run: |n| rounds(256, n, carve_generic),
     },
     Case {
-        name: "carve through any space, natural",
-        run: |n| rounds(1, n, carve_generic),
+        name: "carve through any space, 16",
+        run: |n| rounds(16, n, carve_generic),
     },
     Case {
         name: "leaf, 256",
@@ -207,19 +208,23 @@ pub(crate) const OURS: &[Case] = &[
         run: |n| rounds(256, n, tuple_of_six),
     },
     Case {
+        name: "one struct of six, 256",
+        run: |n| rounds(256, n, spec::structs_of_six),
+    },
+    Case {
         name: "frame of 8, 256",
         run: |n| rounds(256, n, frame_of_eight),
     },
     Case {
-        name: "frame of 8, natural",
-        run: |n| rounds(1, n, frame_of_eight),
+        name: "frame of 8, 16",
+        run: |n| rounds(16, n, frame_of_eight),
     },
     Case {
         name: "mark, 8, retract, 256",
         run: |n| rounds(256, n, mark_and_retract),
     },
     Case {
-        name: "mark, 8, retract, natural",
-        run: |n| rounds(1, n, mark_and_retract),
+        name: "mark, 8, retract, 16",
+        run: |n| rounds(16, n, mark_and_retract),
     },
 ];

@@ -22,6 +22,7 @@ pub enum Host {}
 // nothing here calls out or unwinds.
 unsafe impl Family for Host {
     type Region = ();
+    const REGION: Option<&'static ()> = Some(&());
     type Place = NonNull<u8>;
     type Carve<'s> = HostCarve<'s>;
 
