@@ -201,7 +201,26 @@ impl Sim {
     fn check_host(&mut self, work: &Work, operation: Operation, epoch: Epoch) -> bool {
         let Some(host) = &work.host else { return true };
         let (range, writes) = (host.range(), host.writes);
-        let pinned = self.pinned_at(range.start).map(PinnedEntry::info);
+        let entry = self.pinned_at(range.start);
+        // A graph keeps the address of memory that may have been freed since, and which then is not its own.
+        if let Some(id) = host
+            .pinned
+            .filter(|&id| entry.is_none_or(|entry| entry.id != id))
+        {
+            if let (true, Some(&freed)) = (self.config.checks.lifetime, self.unpinned.get(&id)) {
+                let space = MemorySpace::Host;
+                let used = MemoryUse {
+                    operation,
+                    writes,
+                    space,
+                    range,
+                    allocation: None,
+                };
+                self.reports.add(Finding::UseAfterFree { used, freed });
+            }
+            return false;
+        }
+        let pinned = entry.map(PinnedEntry::info);
         if let Some(info) = pinned.filter(|info| range.end > info.base + info.bytes) {
             if self.config.checks.bounds {
                 let space = MemorySpace::Host;

@@ -22,8 +22,6 @@ impl Sim {
     pub(crate) fn execute(&mut self, pending: &Pending, lane: u32, index: u64, node: u32) {
         let work = &pending.work;
         if let Some(host) = &work.host {
-            self.pending_host.remove(&(lane, index, node));
-            self.end_freed_pinned();
             let touched = match pending.host_before {
                 HostBefore::Unknown => false,
                 HostBefore::Source(print) => host.pointer.fingerprint(host.bytes) != print,
@@ -44,6 +42,10 @@ impl Sim {
         }
         if let Err(code) = self.run_body(pending) {
             self.lose_device(work.device, code);
+        }
+        if work.host.is_some() {
+            self.pending_host.remove(&(lane, index, node));
+            self.end_freed_pinned();
         }
     }
 
@@ -98,7 +100,7 @@ impl Sim {
     }
 
     /// Page-locked memory that was freed too early ends with the last copy that needed it.
-    fn end_freed_pinned(&mut self) {
+    pub(crate) fn end_freed_pinned(&mut self) {
         let Self {
             freed_pinned,
             pending_host,

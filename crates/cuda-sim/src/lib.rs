@@ -52,7 +52,7 @@
 //!
 //! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`], the
 //! lock and the loops), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
-//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` ([`Timeline`]). *State:* `sim` (all of it), `lane` (a stream's
+//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `execute` and `model_run` (what it does), `checker` over
 //! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph). Raw pointers occur in `host_memory` only.
@@ -94,6 +94,7 @@ mod shadow;
 mod sim;
 mod time;
 mod timeline;
+mod timeline_analysis;
 mod work;
 
 pub use builder::{Checks, Schedule, SimBuilder};
@@ -105,3 +106,4 @@ pub use report::{
 };
 pub use time::TimeProfile;
 pub use timeline::{Timeline, TimelineSpan};
+pub use timeline_analysis::StreamBusy;

@@ -85,8 +85,12 @@ pub(crate) struct FunctionEntry {
     pub(crate) loaded: bool,
 }
 
+/// A page-locked allocation, never reused, unlike its address.
+pub(crate) type PinnedId = u64;
+
 #[derive(Debug)]
 pub(crate) struct PinnedEntry {
+    pub(crate) id: PinnedId,
     pub(crate) device: DeviceId,
     pub(crate) block: PinnedBlock,
     pub(crate) allocated: Operation,
@@ -155,6 +159,9 @@ pub(crate) struct Sim {
     pub(crate) thread_modes: HashMap<ThreadId, CaptureMode>,
     pub(crate) allocations: Allocations,
     pub(crate) pinned: BTreeMap<u64, PinnedEntry>,
+    pub(crate) next_pinned: PinnedId,
+    /// The latest frees of page-locked memory, for reports.
+    pub(crate) unpinned: BTreeMap<PinnedId, Operation>,
     /// Page-locked memory that was freed while copies of it were pending.
     pub(crate) freed_pinned: Vec<PinnedEntry>,
     pub(crate) host_shadow: Shadow,
@@ -211,6 +218,8 @@ impl Sim {
             thread_modes: HashMap::new(),
             allocations: Allocations::default(),
             pinned: BTreeMap::new(),
+            next_pinned: 0,
+            unpinned: BTreeMap::new(),
             freed_pinned: Vec::new(),
             host_shadow: Shadow::default(),
             host_shadow_limit: 1024,
@@ -457,5 +466,6 @@ impl Sim {
         let lanes = &self.lanes;
         self.pending_host
             .retain(|&(lane, ..), _| lanes[lane as usize].device != device);
+        self.end_freed_pinned();
     }
 }

@@ -1,7 +1,7 @@
 //! The timeline: when each operation ran in modelled time, and which waited for which.
 
 use crate::report::Operation;
-use crate::time::{Picos, duration};
+use crate::time::{Engine, Picos, duration};
 use crate::work::Work;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -29,9 +29,9 @@ pub struct TimelineSpan {
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     on: bool,
-    spans: Vec<Span>,
+    pub(crate) spans: Vec<Span>,
     /// Event edges between spans, by position.
-    edges: Vec<(usize, usize)>,
+    pub(crate) edges: Vec<(usize, usize)>,
     /// The last span of each lane.
     last: HashMap<u32, usize>,
     /// Spans that the next one of each lane waits for.
@@ -39,13 +39,17 @@ pub struct Timeline {
 }
 
 #[derive(Clone, Debug)]
-struct Span {
-    operation: Operation,
-    lane: u32,
-    start: Picos,
-    end: Picos,
+pub(crate) struct Span {
+    pub(crate) operation: Operation,
+    pub(crate) lane: u32,
+    pub(crate) engine: EngineKind,
+    pub(crate) start: Picos,
+    pub(crate) end: Picos,
     bytes: u64,
 }
+
+/// The part of a device that an operation needed, whatever share of it.
+pub(crate) type EngineKind = std::mem::Discriminant<Engine>;
 
 impl Timeline {
     pub(crate) fn new(on: bool) -> Self {
@@ -79,6 +83,7 @@ impl Timeline {
         self.spans.push(Span {
             operation: *operation,
             lane,
+            engine: std::mem::discriminant(&work.cost.engine),
             start,
             end,
             bytes,

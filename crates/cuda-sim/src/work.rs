@@ -2,6 +2,7 @@
 
 use crate::host_memory::HostPtr;
 use crate::report::OperationKind;
+use crate::sim::PinnedId;
 use crate::time::{Cost, Engine, TimeProfile};
 use cuda_driver::{
     Access, Argument, DeviceId, KernelDeclaration, LaunchConfig, LaunchError, Pattern,
@@ -82,6 +83,8 @@ pub(crate) struct HostTouch {
     pub(crate) pointer: HostPtr,
     pub(crate) bytes: usize,
     pub(crate) writes: bool,
+    /// The page-locked allocation that it lies in.
+    pub(crate) pinned: Option<PinnedId>,
 }
 
 impl HostTouch {
@@ -142,6 +145,7 @@ impl Work {
             pointer,
             bytes,
             writes,
+            pinned: None,
         });
         self
     }

@@ -179,9 +179,12 @@ impl Sim {
         stream: RawStream,
         caller: crate::sim::Caller,
         bytes: usize,
-        work: Work,
+        mut work: Work,
     ) -> Result<(), ErrorCode> {
         if bytes > 0 {
+            if let Some(host) = &mut work.host {
+                host.pinned = self.pinned_at(host.pointer.address()).map(|entry| entry.id);
+            }
             return self.enqueue(device, stream, caller, Arc::new(work));
         }
         match self.stream(device, stream, caller)? {

@@ -197,9 +197,12 @@ impl Memory for SimDriver {
             let base = pointer.addr().get() as u64;
             let allocated = sim.operation(OperationKind::HostAllocation, device, None, caller.site);
             sim.host_shadow.forget(base..base + bytes as u64);
+            let id = sim.next_pinned;
+            sim.next_pinned += 1;
             sim.pinned.insert(
                 base,
                 PinnedEntry {
+                    id,
                     device,
                     block,
                     allocated,
@@ -249,6 +252,12 @@ impl Memory for SimDriver {
             }
             sim.host_shadow.forget(range.clone());
             let entry = sim.pinned.remove(&base);
+            if let Some(entry) = &entry {
+                sim.unpinned.insert(entry.id, freed);
+                if sim.unpinned.len() > REMEMBERED_FREES {
+                    sim.unpinned.pop_first();
+                }
+            }
             // A copy that still needs the memory must not reach what the host puts there next.
             if sim
                 .pending_host
@@ -262,6 +271,9 @@ impl Memory for SimDriver {
         })
     }
 }
+
+/// How many frees of page-locked memory reports can still name.
+const REMEMBERED_FREES: usize = 4096;
 
 fn not_zero(bytes: usize) -> Result<u64, ErrorCode> {
     if bytes == 0 {

@@ -137,6 +137,28 @@ fn the_timeline_has_spans_and_edges() {
 }
 
 #[test]
+fn the_timeline_tells_busy_time_and_the_critical_path() {
+    let (timeline, _) = timeline(0);
+    let spans: Vec<_> = timeline.spans().collect();
+    let busy = timeline.busy();
+    assert_eq!(
+        busy.iter().map(|stream| stream.operations).sum::<usize>(),
+        spans.len()
+    );
+    assert!(busy.iter().all(|stream| stream.busy <= timeline.makespan()));
+    let path = timeline.critical_path();
+    let last = &spans[*path.last().unwrap()];
+    assert_eq!(last.end, timeline.makespan());
+    assert!(
+        path.windows(2)
+            .all(|pair| spans[pair[0]].end == spans[pair[1]].start)
+    );
+    // With two slots, each copy in waits for the copy out of the batch before the last.
+    assert!(path.len() > 8, "{path:?}");
+    assert!(Timeline::default().critical_path().is_empty());
+}
+
+#[test]
 fn an_empty_timeline_is_a_valid_trace() {
     let sim = SimDriver::builder().build();
     let mut trace = Vec::new();

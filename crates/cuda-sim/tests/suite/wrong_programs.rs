@@ -303,6 +303,21 @@ const PROGRAMS: &[Wrong] = &[
         },
     ),
     (
+        "a graph replayed after its page-locked memory was freed",
+        &["use after free"],
+        |gpu| {
+            let (a, x, source) = (gpu.stream(), gpu.alloc(4), gpu.pinned(1));
+            source.fill(1);
+            gpu.begin(a);
+            gpu.to_device(a, x, &source, 1);
+            let exec = gpu.instantiate(gpu.end(a));
+            gpu.replay(exec, a).unwrap();
+            gpu.synchronize(a);
+            gpu.free_pinned(&source);
+            gpu.replay(exec, a).unwrap();
+        },
+    ),
+    (
         "branches of a graph that meet in one place",
         &["race"],
         |gpu| {
