@@ -14,9 +14,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
-    static CURRENT: RefCell<Option<Rc<Session>>> = const { RefCell::new(None) };
+    static CURRENT: Current = const { Current(RefCell::new(None)) };
     /// Whether `CURRENT` is set: the check on every hot path.
     static OPEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The session that is open on a thread. A capture that was forgotten ends with its thread, here.
+struct Current(RefCell<Option<Rc<Session>>>);
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            OPEN.set(false);
+            close(&session, false);
+        }
+    }
 }
 
 /// The session that is open on this thread.
@@ -25,7 +37,7 @@ pub fn current() -> Option<Rc<Session>> {
     if !OPEN.get() {
         return None;
     }
-    CURRENT.with_borrow(Clone::clone)
+    CURRENT.with(|current| current.0.borrow().clone())
 }
 
 /// Fails when a capture is open on this thread.
@@ -64,7 +76,6 @@ pub struct Session {
     keep: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
     attachment: RefCell<Option<Box<dyn Any + Send>>>,
     failure: RefCell<Option<RuntimeError>>,
-    closed: Cell<bool>,
 }
 
 impl Session {
@@ -160,9 +171,8 @@ impl Capture {
             keep: RefCell::default(),
             attachment: RefCell::default(),
             failure: RefCell::default(),
-            closed: Cell::new(false),
         });
-        CURRENT.set(Some(session.clone()));
+        CURRENT.with(|current| current.0.replace(Some(session.clone())));
         OPEN.set(true);
         Ok(Self {
             session: Some(session),
@@ -303,7 +313,6 @@ fn discard(session: &Session, origin: &Stream) {
 
 /// Leaves every stream of the session usable and forgets the session.
 fn close(session: &Session, ended: bool) {
-    session.closed.set(true);
     let core = session.core();
     let origin = session.streams.borrow().first().cloned();
     if let Some(origin) = origin
@@ -320,20 +329,9 @@ fn close(session: &Session, ended: bool) {
         core.destroy_event(event);
     }
     OPEN.set(false);
-    // At the end of a thread the slot may be gone; what it held is this session.
-    let current = CURRENT.try_with(RefCell::take).ok().flatten();
-    drop(current);
+    // At the end of a thread the place is gone; what it held is this session.
+    let _ = CURRENT.try_with(|current| drop(current.0.take()));
     core.capture_closed();
-}
-
-impl Drop for Session {
-    /// A capture that was forgotten ends with its thread.
-    fn drop(&mut self) {
-        if !self.closed.get() {
-            OPEN.set(false);
-            close(self, false);
-        }
-    }
 }
 
 impl Drop for Capture {

@@ -1,0 +1,217 @@
+//! Allocation, reclamation, and what failures leave.
+
+use crate::kit::{Rig, raw, stall, touch, until};
+use cuda_driver::{Call, DeviceId, Driver, ErrorCode};
+use cuda_runtime::{Runtime, RuntimeError};
+use cuda_sim::SimDriver;
+
+#[test]
+fn memory_that_is_about_to_be_free_is_waited_for() {
+    let rig = Rig::with(SimDriver::builder().memory_bytes(1 << 20), |builder| {
+        builder
+    });
+    let device = rig.device();
+    let stream = device.streams().acquire().unwrap();
+    for _ in 0..4 {
+        let (memory, _) = device.allocate_on(700 << 10, &stream).unwrap();
+        touch(&stream, &memory);
+        memory.reclaim([stream.record().unwrap()]);
+    }
+    let error = device.allocate(2 << 20).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            RuntimeError::OutOfMemory {
+                wanted_bytes: 0x20_0000,
+                total_bytes: 0x10_0000,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    drop((stream, device));
+    rig.finish();
+}
+
+#[test]
+fn no_thread_waits_for_a_free() {
+    for pools in [true, false] {
+        let rig = Rig::with(SimDriver::builder().pools(pools), |builder| builder);
+        let device = rig.device();
+        let stream = device.streams().acquire().unwrap();
+        let (memory, _) = device.allocate_on(64, &stream).unwrap();
+        stream.synchronize().unwrap();
+        let done = stall(&rig.sim, &stream, &memory);
+        memory.reclaim([done]); // returns, though the work can't end
+        assert_eq!(device.alive().allocated_bytes, 0);
+        let pinned = device.allocate_pinned(64).unwrap();
+        touch_host(&stream, pinned);
+        // SAFETY: the memory is of this device and size, and the copy is the only use.
+        unsafe { device.free_pinned(pinned, 64, [stream.record().unwrap()]) };
+        rig.sim.release_stream(raw(&stream));
+        device.drain_frees().unwrap();
+        drop((stream, device));
+        rig.finish();
+    }
+}
+
+/// Queues a copy that reads page-locked memory.
+fn touch_host(stream: &cuda_runtime::Stream, from: std::ptr::NonNull<u8>) {
+    let device = stream.device();
+    let (memory, _) = device.allocate_on(64, stream).unwrap();
+    // SAFETY: the memory has as many bytes, and is initialised here.
+    unsafe { from.as_ptr().write_bytes(1, 64) };
+    // SAFETY: both sides have as many bytes, and the test keeps the source until the copy is over.
+    let call = |driver: &dyn Driver, raw| unsafe {
+        driver.copy_to_device_async(device.id(), memory.address(), from.as_ptr(), 64, raw)
+    };
+    // SAFETY: the copy goes to the stream.
+    unsafe { stream.enqueue(call) }.unwrap();
+    memory.reclaim([stream.record().unwrap()]);
+}
+
+#[test]
+fn memory_that_is_merely_dropped_is_leaked_and_counted() {
+    let rig = Rig::new(1);
+    let device = rig.device();
+    drop(device.allocate(96).unwrap());
+    let alive = device.alive();
+    assert_eq!(
+        (alive.allocations, alive.allocated_bytes, alive.leaked_bytes),
+        (0, 0, 96)
+    );
+}
+
+/// An error that a destructor could not return waits for the next call that can; meanwhile other destructors work.
+#[test]
+fn a_parked_error_costs_nobody_anything() {
+    let rig = Rig::new(2);
+    let device = rig.device();
+    let stream = device.streams().acquire().unwrap();
+    let (memory, _) = device.allocate_on(64, &stream).unwrap();
+    let other = device.streams().acquire().unwrap();
+    touch(&stream, &memory);
+    let parked = RuntimeError::NoThread {
+        reason: "a test".into(),
+    };
+    device.park(parked.clone());
+    // None of these begins anything: the error stays where it is, and nothing is waited for, replaced or leaked.
+    let done = stream.record().unwrap();
+    other.wait_for(&done).unwrap();
+    stream.synchronize().unwrap();
+    drop(other);
+    memory.reclaim([done]);
+    drop(stream);
+    assert_eq!(device.alive().leaked_bytes, 0);
+    assert_eq!(device.streams().counts().replaced, 0);
+    assert_eq!(device.streams().acquire().unwrap_err(), parked);
+    drop(device.streams().acquire().unwrap());
+    drop(device);
+    rig.finish();
+}
+
+/// Events are of the stream's own device, and waits cross devices (cases.md 27, NVIDIA/cuCascade#189).
+#[test]
+fn events_belong_to_the_device_of_their_stream_and_waits_cross_devices() {
+    let rig = Rig::with(SimDriver::builder().devices(2), |builder| {
+        builder.streams_per_device(2)
+    });
+    let [a, b] = [0, 1].map(|i| rig.runtime.devices()[i].clone());
+    let (s, t) = (
+        a.streams().acquire().unwrap(),
+        b.streams().acquire().unwrap(),
+    );
+    let (memory, _) = a.allocate_on(64, &s).unwrap();
+    let (other, _) = b.allocate_on(64, &t).unwrap();
+    for _ in 0..8 {
+        touch(&s, &memory);
+        t.wait_for(&s.record().unwrap()).unwrap();
+        touch(&t, &other);
+        s.wait_for(&t.record().unwrap()).unwrap();
+    }
+    assert_eq!(
+        (s.record().unwrap().device(), t.record().unwrap().device()),
+        (DeviceId(0), DeviceId(1))
+    );
+    assert!(b.allocate_on(64, &s).is_err());
+    // Across devices the free is ordered by the same means: memory of one is used on a stream of the other.
+    memory.reclaim([t.record().unwrap(), s.record().unwrap()]);
+    other.reclaim([t.record().unwrap()]);
+    drop((s, t, a, b));
+    rig.finish();
+}
+
+/// Events of one driver mean nothing to another.
+#[test]
+fn a_completion_of_another_driver_is_refused() {
+    let (one, two) = (Rig::new(1), Rig::new(1));
+    let (s, t) = (
+        one.device().streams().acquire().unwrap(),
+        two.device().streams().acquire().unwrap(),
+    );
+    let done = s.record().unwrap();
+    assert!(matches!(
+        t.wait_for(&done),
+        Err(RuntimeError::WrongDriver { .. })
+    ));
+    drop((done, s, t));
+    one.finish();
+    two.finish();
+}
+
+#[test]
+fn a_runtime_that_can_not_be_built_leaves_nothing() {
+    let counts = {
+        let sim = SimDriver::builder().build();
+        let builder = Runtime::builder()
+            .driver(sim.as_driver())
+            .prime_pool_bytes(4096);
+        drop(builder.build().unwrap());
+        sim.counters().snapshot()
+    };
+    for (call, count) in counts
+        .iter()
+        .filter(|(call, _)| !call.name().contains("Destroy"))
+    {
+        for n in 1..=count {
+            let sim = SimDriver::builder().build();
+            sim.faults().fail_nth(call, n, ErrorCode::OUT_OF_MEMORY);
+            let builder = Runtime::builder()
+                .driver(sim.as_driver())
+                .prime_pool_bytes(4096);
+            let built = builder.build();
+            if call == Call::StreamSynchronize || call == Call::MemFreeAsync {
+                continue; // Made when the runtime goes, or of memory that nobody else can free.
+            }
+            let error = built.unwrap_err();
+            assert_eq!(error.code(), Some(ErrorCode::OUT_OF_MEMORY), "{call} {n}");
+            sim.shutdown();
+            sim.assert_no_reports();
+        }
+    }
+}
+
+#[test]
+fn objects_keep_their_device_alive_and_the_last_one_ends_it() {
+    let sim = SimDriver::builder().build();
+    let runtime = Runtime::builder().driver(sim.as_driver()).build().unwrap();
+    let stream = runtime.default_device().streams().acquire().unwrap();
+    let (memory, _) = runtime.default_device().allocate_on(64, &stream).unwrap();
+    let alive = runtime.shutdown().unwrap()[0].1;
+    assert_eq!(
+        (
+            alive.allocations,
+            alive.allocated_bytes,
+            alive.leased_streams
+        ),
+        (1, 64, 1)
+    );
+    touch(&stream, &memory);
+    let done = stream.record().unwrap();
+    drop(stream);
+    memory.reclaim([done.clone()]);
+    drop(done); // the last event outlives the device it came from
+    until(|| sim.leak_report().is_empty());
+    sim.shutdown();
+    sim.assert_no_reports();
+}
