@@ -376,3 +376,20 @@ fn arrays_of_a_frame_can_be_worked_on_by_other_threads() {
     });
     assert_eq!(*halves[1], [2; 100]);
 }
+
+#[test]
+fn raw_marks_of_a_frame_give_back_without_ending_it() {
+    let mut arena = Arena::with_capacity(1 << 12).unwrap();
+    let mut frame = arena.frame();
+    frame.scratch(|inner| {
+        let kept = inner.alloc(Undef::<u8, _>::new([10])).unwrap().filled(1);
+        let mark = inner.mark();
+        for _ in 0..100 {
+            inner.alloc(Undef::<u8, _>::new([2000])).map(drop).unwrap();
+            // SAFETY: The carve is gone, and the mark is of this frame.
+            unsafe { inner.retract_raw(mark) }.unwrap();
+        }
+        assert_eq!((inner.offset(), &*kept), (256, &[1; 10][..]));
+    });
+    assert_eq!((arena.offset(), arena.watermark()), (0, 256 + 2048));
+}

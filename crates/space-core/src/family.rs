@@ -18,6 +18,7 @@ use crate::{AllocError, Block, FrameBlock};
 /// - [`claim`](Family::claim) returns a place whose [`address`](Family::address) is the one given;
 /// - [`carve`](Family::carve) makes a block of that place, with that many bytes, and that block
 ///   gives access to those bytes only;
+/// - [`REGION`](Family::REGION), where there is one, may stand in for any arena's region;
 /// - no method, nor the drop of a carve or of an array made from it, calls back into a space, a
 ///   frame or an arena, or unwinds.
 pub unsafe trait Family: Sized + 'static {

@@ -3,7 +3,8 @@
 use std::{alloc::Layout, fmt, marker::PhantomData};
 
 use crate::{
-    AllocError, ArrayOf, Block, CaptureViolation, Checkpoint, Cursor, Dims, Element, Family, Space,
+    AllocError, ArrayOf, Block, CaptureViolation, Checkpoint, Cursor, Dims, Element, Family, Mark,
+    Space,
     lend::{Lender, LenderRef},
 };
 
@@ -56,6 +57,31 @@ impl<'a, F: Family> Frame<'a, F> {
     #[inline]
     pub fn remaining(&self) -> usize {
         self.cursor.remaining()
+    }
+
+    /// A snapshot of the arena's offset, for [`retract_raw`](Frame::retract_raw).
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.cursor.mark()
+    }
+
+    /// Gives back everything carved since `mark`, while the frame goes on: for callers that hold
+    /// raw pointers into their carves and know when they are done with them. Everybody else opens
+    /// an inner frame.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cursor::retract`]. Over a space that is not an arena nothing is given back.
+    ///
+    /// # Safety
+    ///
+    /// No carve made since the mark, through whatever frame, is used again, and the mark was taken
+    /// on a frame of this level: this one, while no inner one was open.
+    #[inline]
+    pub unsafe fn retract_raw(&self, mark: Mark) -> Result<(), AllocError> {
+        // SAFETY: Handed on; frames open and close in order, so those that are open now were open
+        // when a mark of this level was taken.
+        unsafe { self.cursor.retract_shared(mark) }
     }
 
     /// What all carves of the arena share; `None` over a space that is not an arena.

@@ -128,6 +128,20 @@ fn no_bytes_are_asked_of_nobody() {
 }
 
 #[test]
+fn raw_marks_give_nothing_back_here() {
+    let pool = Pool::default();
+    (&pool).scratch(|frame| {
+        let mark = frame.mark();
+        let kept = frame.alloc(bytes(3)).unwrap().filled(5);
+        // SAFETY: Not over an arena: the carves since the mark stay.
+        unsafe { frame.retract_raw(mark) }.unwrap();
+        frame.scratch(|inner| drop(inner.alloc(bytes(4)).unwrap()));
+        assert_eq!((&*kept, &*pool.dropped.borrow()), (&[5; 3][..], &vec![1]));
+    });
+    assert_eq!(*pool.dropped.borrow(), [1, 0]);
+}
+
+#[test]
 fn a_panic_in_the_block_gives_back_too() {
     let pool = Pool::default();
     let caught = catch_unwind(AssertUnwindSafe(|| {
