@@ -245,6 +245,7 @@ fn a_slab_that_ends_inside_its_pad_is_refused() {
 
 #[cfg(feature = "mmap")]
 #[test]
+#[cfg_attr(miri, ignore = "two gibibytes are too many there")]
 fn an_alignment_of_a_gibibyte_is_served() {
     let gibibyte = 1 << 30;
     let alignment = Alignment::new(16).unwrap().up_to(gibibyte).unwrap();
@@ -290,6 +291,7 @@ fn a_mapping_is_zeroed_memory_of_its_size() {
 
 #[cfg(feature = "mmap")]
 #[test]
+#[cfg_attr(miri, ignore = "its system has no huge pages to ask for")]
 fn huge_pages_are_asked_for_and_whatever_comes_is_used() {
     let (slab, granted) = MappedSlab::huge(3 << 20).unwrap();
     let mut arena = Arena::over(slab).unwrap();

@@ -5,7 +5,10 @@ mod support;
 use proptest::prelude::*;
 use space_arena::{Arena, HostSlab, Meter};
 use space_core::{AllocError, Heap, Host, Space, Undef};
-use support::*;
+use support::{
+    alignment, cases, framed,
+    program::{Kind, Step, Wide},
+};
 
 /// Runs a program against any space: the same code for the meter and for the arena.
 fn run<S: Space<Family = Host>>(space: &mut S, program: &[Step]) -> Result<(), AllocError> {

@@ -135,7 +135,7 @@ fn raw_marks_give_nothing_back_here() {
         let kept = frame.alloc(bytes(3)).unwrap().filled(5);
         // SAFETY: Not over an arena: the carves since the mark stay.
         unsafe { frame.retract_raw(mark) }.unwrap();
-        frame.scratch(|inner| drop(inner.alloc(bytes(4)).unwrap()));
+        frame.scratch(|inner| inner.alloc(bytes(4)).map(drop).unwrap());
         assert_eq!((&*kept, &*pool.dropped.borrow()), (&[5; 3][..], &vec![1]));
     });
     assert_eq!(*pool.dropped.borrow(), [1, 0]);
