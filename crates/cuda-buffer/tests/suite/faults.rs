@@ -271,7 +271,7 @@ fn finish_poisoned(rig: Rig, mut fixture: Fixture, code: ErrorCode) {
     }
     let made = rig.sim.counters().snapshot() - before;
     // A thread of the runtime may have been about to wait.
-    let own = made.of(Call::EventSynchronize);
+    let own = made.of(Call::EventSynchronize) + made.of(Call::ThreadExchangeStreamCaptureMode);
     assert_eq!(made.total(), own, "the driver is left alone: {made}");
     drop(fixture);
     let error = rig.runtime.shutdown().unwrap_err();
@@ -322,13 +322,13 @@ fn sweep(pools: bool, fault: fn(bool, Call, u64)) -> usize {
 #[test]
 fn any_call_may_fail_once() {
     let swept = sweep(true, fail_once);
-    assert!(swept > 100, "only {swept} calls");
+    assert!(swept > 80, "only {swept} calls");
 }
 
 #[test]
 fn any_call_may_fail_once_without_pools() {
     let swept = sweep(false, fail_once);
-    assert!(swept > 100, "only {swept} calls");
+    assert!(swept > 80, "only {swept} calls");
 }
 
 #[test]

@@ -2,8 +2,11 @@
 //!
 //! `CARVE_CASES=10` runs ten times as many random programs.
 
+mod cases;
+mod costs;
 mod faults;
 mod kit;
 mod mutations;
 mod programs;
 mod tap;
+mod threads;
