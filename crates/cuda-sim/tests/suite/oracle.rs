@@ -2,7 +2,7 @@
 //! ordered or not by following edges.
 
 use crate::kit::{D0, Gpu};
-use cuda_driver::{DevicePtr, Events, RawEvent, RawGraphExec, RawStream, Streams};
+use cuda_driver::{DevicePtr, Devices, Events, RawEvent, RawGraphExec, RawStream, Streams};
 use cuda_sim::{Checks, SimDriver};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -17,6 +17,8 @@ const LEN: usize = 12;
 #[derive(Clone, Debug)]
 enum Op {
     Write(usize, Range<usize>),
+    /// Three times the value, and one more: the order of two shows.
+    Step(usize, Range<usize>),
     Read(usize, Range<usize>),
     /// A synchronous read by the host.
     HostRead(Range<usize>),
@@ -37,6 +39,7 @@ fn range() -> impl Strategy<Value = Range<usize>> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (0..STREAMS, range()).prop_map(|(stream, range)| Op::Write(stream, range)),
+        4 => (0..STREAMS, range()).prop_map(|(stream, range)| Op::Step(stream, range)),
         4 => (0..STREAMS, range()).prop_map(|(stream, range)| Op::Read(stream, range)),
         1 => range().prop_map(Op::HostRead),
         1 => (0..GRAPHS, 0..STREAMS).prop_map(|(graph, stream)| Op::Replay(graph, stream)),
@@ -53,7 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
 type Touch = Option<(Range<usize>, bool)>;
 
 /// Brute force: every operation is a node, and what comes before it is a set of nodes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Oracle {
     /// By node: all nodes before it, and what it touches.
     nodes: Vec<(Vec<bool>, Touch)>,
@@ -112,6 +115,52 @@ impl Oracle {
     }
 }
 
+/// What an operation does to the order of things, and the memory it touches.
+fn follow(op: &Op, complete: bool, oracle: &mut Oracle) {
+    match op {
+        Op::Write(stream, range) | Op::Step(stream, range) => {
+            oracle.on("stream", *stream, &[], Some((range.clone(), true)));
+        }
+        Op::Read(stream, range) => oracle.on("stream", *stream, &[], Some((range.clone(), false))),
+        Op::HostRead(range) => oracle.on("legacy", 0, &[], Some((range.clone(), false))),
+        Op::Replay(graph, stream) => {
+            let previous = oracle.of("graph", *graph);
+            oracle.on(
+                "stream",
+                *stream,
+                &[previous],
+                Some((6 * graph..6 * graph + 3, true)),
+            );
+            let node = oracle.of("stream", *stream);
+            oracle
+                .last
+                .entry("graph")
+                .or_default()
+                .extend(node.map(|node| (*graph, node)));
+        }
+        Op::Record(event, stream) => {
+            oracle.on("stream", *stream, &[], None);
+            let node = oracle.of("stream", *stream);
+            oracle
+                .last
+                .entry("event")
+                .or_default()
+                .extend(node.map(|node| (*event, node)));
+        }
+        Op::Wait(stream, event) => {
+            let record = oracle.of("event", *event);
+            oracle.on("stream", *stream, &[record], None);
+        }
+        Op::SynchronizeStream(stream) => oracle.host_learns("stream", *stream),
+        Op::SynchronizeEvent(event) => oracle.host_learns("event", *event),
+        Op::QueryStream(stream) if complete => oracle.host_learns("stream", *stream),
+        Op::QueryStream(_) => {}
+        Op::Renew(stream) => {
+            oracle.last.entry("stream").or_default().remove(stream);
+        }
+    }
+}
+
 struct Program {
     gpu: Gpu,
     streams: Vec<RawStream>,
@@ -120,7 +169,10 @@ struct Program {
     x: DevicePtr,
     /// Where reads put what they read: a place of its own for each.
     out: DevicePtr,
-    outs: u64,
+    outs: usize,
+    /// What the values would be if everything happened in the order of the program.
+    expected: Vec<u32>,
+    expected_outs: Vec<(usize, Vec<u32>)>,
 }
 
 fn at(x: DevicePtr, index: usize) -> DevicePtr {
@@ -135,13 +187,16 @@ impl Program {
         let streams: Vec<_> = (0..STREAMS).map(|_| gpu.stream()).collect();
         let events = (0..EVENTS).map(|_| gpu.event()).collect();
         let (x, out) = (gpu.alloc(4 * LEN), gpu.alloc(4 * LEN * (ops + 1)));
+        gpu.fill(streams[0], x, 0, LEN);
+        gpu.synchronize(streams[0]);
         let execs = (0..GRAPHS)
             .map(|graph| {
                 gpu.begin(streams[0]);
-                gpu.fill(streams[0], at(x, 6 * graph), 1, 3);
+                gpu.step(streams[0], at(x, 6 * graph), 7, 3);
                 gpu.instantiate(gpu.end(streams[0]))
             })
             .collect();
+        let (expected, expected_outs) = (vec![0; LEN], Vec::new());
         Self {
             gpu,
             streams,
@@ -150,104 +205,132 @@ impl Program {
             x,
             out,
             outs: 0,
+            expected,
+            expected_outs,
         }
     }
 
-    /// Does it on the device, and in the oracle; whether they agree on a race.
-    fn run(&mut self, op: &Op, oracle: &mut Oracle) -> Result<(), TestCaseError> {
+    /// Does it on the device; whether what it asked about is complete.
+    fn perform(&mut self, op: &Op, number: u32) -> Result<bool, TestCaseError> {
         let gpu = &self.gpu;
-        let touches = matches!(op, Op::Write(..) | Op::Read(..) | Op::Replay(..));
+        let step = |x: &mut u32, a: u32| *x = x.wrapping_mul(3).wrapping_add(a);
         match op {
             Op::Write(stream, range) => {
                 gpu.fill(
                     self.streams[*stream],
                     at(self.x, range.start),
-                    1,
+                    number,
                     range.len(),
                 );
-                oracle.on("stream", *stream, &[], Some((range.clone(), true)));
+                self.expected[range.clone()].fill(number);
+            }
+            Op::Step(stream, range) => {
+                gpu.step(
+                    self.streams[*stream],
+                    at(self.x, range.start),
+                    number,
+                    range.len() as u32,
+                );
+                self.expected[range.clone()]
+                    .iter_mut()
+                    .for_each(|x| step(x, number));
             }
             Op::Read(stream, range) => {
-                let out = DevicePtr(self.out.0 + self.outs * 4 * LEN as u64);
-                self.outs += 1;
                 let from = at(self.x, range.start);
-                gpu.add(self.streams[*stream], out, from, from, range.len() as u32);
-                oracle.on("stream", *stream, &[], Some((range.clone(), false)));
+                gpu.on_device(
+                    self.streams[*stream],
+                    at(self.out, self.outs),
+                    from,
+                    range.len(),
+                );
+                self.expected_outs
+                    .push((self.outs, self.expected[range.clone()].to_vec()));
+                self.outs += LEN;
             }
             Op::HostRead(range) => {
-                let _ = gpu.read(at(self.x, range.start), range.len());
-                oracle.on("legacy", 0, &[], Some((range.clone(), false)));
-                let races = oracle.last_races();
-                oracle.host_learns("legacy", 0);
-                prop_assert_eq!(!gpu.sim.take_reports().is_empty(), races);
+                let seen = gpu.read(at(self.x, range.start), range.len());
+                if gpu.sim.reports().is_empty() {
+                    prop_assert_eq!(&seen, &self.expected[range.clone()]);
+                }
             }
             Op::Replay(graph, stream) => {
                 gpu.replay(self.execs[*graph], self.streams[*stream])
                     .unwrap();
-                let previous = oracle.of("graph", *graph);
-                oracle.on(
-                    "stream",
-                    *stream,
-                    &[previous],
-                    Some((6 * graph..6 * graph + 3, true)),
-                );
-                let node = oracle.of("stream", *stream);
-                oracle
-                    .last
-                    .entry("graph")
-                    .or_default()
-                    .extend(node.map(|node| (*graph, node)));
+                self.expected[6 * graph..6 * graph + 3]
+                    .iter_mut()
+                    .for_each(|x| step(x, 7));
             }
-            Op::Record(event, stream) => {
-                gpu.record(self.events[*event], self.streams[*stream]);
-                oracle.on("stream", *stream, &[], None);
-                let node = oracle.of("stream", *stream);
-                oracle
-                    .last
-                    .entry("event")
-                    .or_default()
-                    .extend(node.map(|node| (*event, node)));
-            }
-            Op::Wait(stream, event) => {
-                gpu.wait(self.streams[*stream], self.events[*event]);
-                let record = oracle.of("event", *event);
-                oracle.on("stream", *stream, &[record], None);
-            }
-            Op::SynchronizeStream(stream) => {
-                gpu.synchronize(self.streams[*stream]);
-                oracle.host_learns("stream", *stream);
-            }
+            Op::Record(event, stream) => gpu.record(self.events[*event], self.streams[*stream]),
+            Op::Wait(stream, event) => gpu.wait(self.streams[*stream], self.events[*event]),
+            Op::SynchronizeStream(stream) => gpu.synchronize(self.streams[*stream]),
             Op::SynchronizeEvent(event) => {
-                gpu.sim.event_synchronize(D0, self.events[*event]).unwrap();
-                oracle.host_learns("event", *event);
+                gpu.sim.event_synchronize(D0, self.events[*event]).unwrap()
             }
             Op::QueryStream(stream) => {
-                if gpu.sim.stream_query(D0, self.streams[*stream]).unwrap() {
-                    oracle.host_learns("stream", *stream);
-                }
+                return Ok(gpu.sim.stream_query(D0, self.streams[*stream]).unwrap());
             }
             Op::Renew(stream) => {
                 gpu.destroy_stream(self.streams[*stream]);
                 self.streams[*stream] = gpu.stream();
-                oracle.last.entry("stream").or_default().remove(stream);
             }
         }
-        let races = touches && oracle.last_races();
-        let reports = gpu.sim.take_reports();
-        prop_assert_eq!(!reports.is_empty(), races, "{:?}", reports);
-        Ok(())
+        Ok(false)
     }
 }
 
+fn touches(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Write(..) | Op::Step(..) | Op::Read(..) | Op::HostRead(..) | Op::Replay(..)
+    )
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_checker_agrees_with_brute_force(seed in 0_u64..1 << 32, ops in prop::collection::vec(op(), 1..60)) {
         let mut program = Program::new(seed, ops.len());
         let mut oracle = Oracle::default();
-        for op in &ops {
-            program.run(op, &mut oracle)?;
+        let mut racy = false;
+        for (number, op) in ops.iter().enumerate() {
+            // After a race the values are anyone's guess.
+            let complete = program.perform(op, number as u32).or_else(|error| if racy { Ok(false) } else { Err(error) })?;
+            follow(op, complete, &mut oracle);
+            let races = touches(op) && oracle.last_races();
+            if let Op::HostRead(_) = op {
+                oracle.host_learns("legacy", 0);
+            }
+            racy |= races;
+            let reports = program.gpu.sim.take_reports();
+            prop_assert_eq!(!reports.is_empty(), races, "{:?}", reports);
+        }
+    }
+
+    /// Without the operations that would race, every schedule gives what the order of the program gives.
+    #[test]
+    fn programs_without_races_have_one_result(seed in 0_u64..1 << 32, ops in prop::collection::vec(op(), 1..80)) {
+        let mut program = Program::new(seed, ops.len());
+        let mut oracle = Oracle::default();
+        for (number, op) in ops.iter().enumerate() {
+            if touches(op) {
+                let mut tried = oracle.clone();
+                follow(op, false, &mut tried);
+                if tried.last_races() {
+                    continue;
+                }
+            }
+            let complete = program.perform(op, number as u32)?;
+            follow(op, complete, &mut oracle);
+            if let Op::HostRead(_) = op {
+                oracle.host_learns("legacy", 0);
+            }
+        }
+        program.gpu.clean();
+        program.gpu.sim.device_synchronize(D0).unwrap();
+        prop_assert_eq!(program.gpu.read(program.x, LEN), program.expected.clone());
+        for (at_index, expected) in &program.expected_outs {
+            prop_assert_eq!(&program.gpu.read(at(program.out, *at_index), expected.len()), expected);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Streams really run out of order, and events order them.
 
 use crate::kit::{Gpu, seeds};
-use cuda_driver::{Driver, Events, Streams};
+use cuda_driver::{Devices, Driver, Events, Kernels, Streams};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn a_stream_is_first_in_first_out() {
@@ -125,4 +126,70 @@ fn a_held_stream_stands_still_until_it_is_released() {
     });
     assert_eq!((gpu.read(x, 1), gpu.read(y, 1)), (vec![1], vec![2]));
     gpu.clean();
+}
+
+#[test]
+fn every_interleaving_is_reached() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..1500 {
+        let sim = cuda_sim::SimDriver::builder().seed(seed).build();
+        let streams = [(); 2].map(|()| sim.stream_create(crate::kit::D0, 0).unwrap());
+        let order = Arc::new(Mutex::new(String::new()));
+        for letters in ["ab", "cd", "ef"] {
+            for (stream, letter) in streams.into_iter().zip(letters.chars()) {
+                let order = Arc::clone(&order);
+                let note = Arc::new(move || order.lock().unwrap().push(letter));
+                sim.launch_host_function(crate::kit::D0, stream, note)
+                    .unwrap();
+            }
+        }
+        sim.device_synchronize(crate::kit::D0).unwrap();
+        seen.insert(order.lock().unwrap().clone());
+    }
+    assert_eq!(
+        seen.len(),
+        20,
+        "three of six operations are the first stream's, in order: {seen:?}"
+    );
+}
+
+#[test]
+fn host_threads_share_a_device() {
+    for seed in 0..20 {
+        let gpu = Gpu::seeded(seed);
+        let done = gpu.event();
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|worker| {
+                    let gpu = &gpu;
+                    scope.spawn(move || {
+                        let (stream, x, event) = (gpu.stream(), gpu.alloc(4), gpu.event());
+                        gpu.fill(stream, x, worker, 1);
+                        for a in 0..50 {
+                            gpu.step(stream, x, a, 1);
+                            gpu.record(event, stream);
+                            match a % 3 {
+                                0 => gpu.sim.event_synchronize(gpu.device, event).unwrap(),
+                                1 => while !gpu.sim.event_query(gpu.device, event).unwrap() {},
+                                _ => {}
+                            }
+                        }
+                        gpu.synchronize(stream);
+                        let expected =
+                            (0..50).fold(worker, |x: u32, a| x.wrapping_mul(3).wrapping_add(a));
+                        assert_eq!(gpu.read(x, 1), [expected]);
+                        gpu.free(x);
+                        gpu.destroy_event(event);
+                        gpu.destroy_stream(stream);
+                    })
+                })
+                .collect();
+            for worker in workers {
+                worker.join().unwrap();
+            }
+        });
+        gpu.destroy_event(done);
+        gpu.clean();
+        assert_eq!(gpu.sim.leak_report().len(), 1, "only the module is left");
+    }
 }
