@@ -2,8 +2,9 @@
 
 use crate::graph::{Graph, GraphAllocation, GraphData, Node};
 use crate::handles::Site;
+use crate::objects::Record;
 use crate::report::Finding;
-use crate::sim::{Caller, Record, Sim};
+use crate::sim::{Caller, Sim};
 use crate::work::Work;
 use cuda_driver::{CaptureMode, CaptureStatus, DeviceId, ErrorCode, RawGraph, RawStream};
 use smallvec::SmallVec;

@@ -7,9 +7,10 @@
 use crate::clock::{Clock, Epoch};
 use crate::lane::Resolved;
 use crate::memory::{Allocation, AllocationId, Origin};
+use crate::objects::PinnedEntry;
 use crate::report::{Finding, MemorySpace, MemoryUse, Operation};
 use crate::shadow::Access;
-use crate::sim::{PinnedEntry, Sim};
+use crate::sim::Sim;
 use crate::work::{Body, Span, Work};
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -35,7 +35,7 @@ impl Sim {
                     range: host.range(),
                     allocation: self
                         .pinned_at(host.pointer.address())
-                        .map(crate::sim::PinnedEntry::info),
+                        .map(crate::objects::PinnedEntry::info),
                 };
                 self.reports.add(Finding::HostMemoryTouched { used });
             }

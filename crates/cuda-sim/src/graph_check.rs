@@ -129,7 +129,7 @@ impl Sim {
             (
                 MemorySpace::Host,
                 self.pinned_at(range.start)
-                    .map(crate::sim::PinnedEntry::info),
+                    .map(crate::objects::PinnedEntry::info),
             )
         };
         // The graph's own memory comes into being with its launches.

@@ -192,6 +192,12 @@ impl Allocations {
         }
     }
 
+    /// Number of allocations known, those included that were freed and whose address nobody took since.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// Allocations whose free was not asked for, by address.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Allocation> + '_ {
         self.by_base

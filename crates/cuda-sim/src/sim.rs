@@ -6,21 +6,21 @@ use crate::clock::{Clock, Epoch, HOST};
 use crate::faults::FaultPlan;
 use crate::graph::{Exec, Graph, GraphOwners};
 use crate::handles::{Site, Table};
-use crate::host_memory::{HostPtr, PinnedBlock};
+use crate::host_memory::HostPtr;
 use crate::lane::{HostBefore, Lane, Pending, Queued, Resolved, Task};
 use crate::memory::Allocations;
+use crate::objects::{
+    DeviceState, EventEntry, FunctionEntry, ModuleEntry, PinnedEntry, PinnedId, StreamEntry,
+};
 use crate::pool::{DeviceMemory, Pool, PoolId};
 use crate::random::Random;
-use crate::report::{AllocationInfo, Finding, Operation, OperationKind};
+use crate::report::{Finding, Operation, OperationKind};
 use crate::report_log::ReportLog;
 use crate::shadow::Shadow;
 use crate::time::{Engines, Picos, picos};
 use crate::timeline::Timeline;
 use crate::work::{Body, Work};
-use cuda_driver::{
-    Call, CaptureMode, DeviceId, ErrorCode, EventFlags, KernelDeclaration, ModuleImage, RawStream,
-};
-use smallvec::SmallVec;
+use cuda_driver::{Call, CaptureMode, DeviceId, ErrorCode, RawStream};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,93 +31,6 @@ use std::thread::ThreadId;
 pub(crate) struct Caller {
     pub(crate) call: Call,
     pub(crate) site: Site,
-}
-
-#[derive(Debug)]
-pub(crate) struct StreamEntry {
-    pub(crate) device: DeviceId,
-    pub(crate) lane: u32,
-    pub(crate) site: Site,
-    /// The capture that it is part of.
-    pub(crate) capture: Option<u64>,
-}
-
-#[derive(Debug)]
-pub(crate) struct EventEntry {
-    pub(crate) device: DeviceId,
-    pub(crate) flags: EventFlags,
-    pub(crate) site: Site,
-    pub(crate) record: Option<Record>,
-}
-
-/// The most recent record of an event.
-#[derive(Clone, Debug)]
-pub(crate) enum Record {
-    Eager(Box<EagerRecord>),
-    Captured {
-        capture: u64,
-        nodes: SmallVec<[u32; 2]>,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct EagerRecord {
-    pub(crate) epoch: Epoch,
-    pub(crate) clock: Clock,
-    pub(crate) end: Picos,
-    /// The last operation before it, in the timeline.
-    pub(crate) span: Option<usize>,
-}
-
-#[derive(Debug)]
-pub(crate) struct ModuleEntry {
-    pub(crate) device: DeviceId,
-    pub(crate) image: &'static ModuleImage,
-    pub(crate) site: Site,
-    pub(crate) functions: Vec<u64>,
-}
-
-#[derive(Debug)]
-pub(crate) struct FunctionEntry {
-    pub(crate) device: DeviceId,
-    pub(crate) declaration: &'static KernelDeclaration,
-    /// Whether it was launched outside a capture before, which loads it.
-    pub(crate) loaded: bool,
-}
-
-/// A page-locked allocation, never reused, unlike its address.
-pub(crate) type PinnedId = u64;
-
-#[derive(Debug)]
-pub(crate) struct PinnedEntry {
-    pub(crate) id: PinnedId,
-    pub(crate) device: DeviceId,
-    pub(crate) block: PinnedBlock,
-    pub(crate) allocated: Operation,
-}
-
-impl PinnedEntry {
-    pub(crate) fn info(&self) -> AllocationInfo {
-        let base = self
-            .block
-            .pointer()
-            .map_or(0, |pointer| pointer.addr().get() as u64);
-        AllocationInfo {
-            base,
-            bytes: self.block.bytes() as u64,
-            allocated: self.allocated,
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct DeviceState {
-    pub(crate) memory: DeviceMemory,
-    /// The device is lost: every call returns this.
-    pub(crate) fault: Option<ErrorCode>,
-    pub(crate) engines: Engines,
-    /// The lane of the legacy stream.
-    pub(crate) legacy: u32,
 }
 
 /// A host range that a queued copy will use.

@@ -1,8 +1,8 @@
 //! One operation as data: what it does, which memory it touches, what it costs.
 
 use crate::host_memory::HostPtr;
+use crate::objects::PinnedId;
 use crate::report::OperationKind;
-use crate::sim::PinnedId;
 use crate::time::{Cost, Engine, TimeProfile};
 use cuda_driver::{
     Access, Argument, DeviceId, KernelDeclaration, LaunchConfig, LaunchError, Pattern,

@@ -3,7 +3,8 @@
 use crate::SimDriver;
 use crate::driver::Wait;
 use crate::lane::Task;
-use crate::sim::{Caller, EagerRecord, EventEntry, Record, Sim};
+use crate::objects::{EagerRecord, EventEntry, Record};
+use crate::sim::{Caller, Sim};
 use cuda_driver::{Call, CudaResult, DeviceId, ErrorCode, EventFlags, Events, RawEvent, RawStream};
 
 impl Events for SimDriver {

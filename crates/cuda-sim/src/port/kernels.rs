@@ -1,8 +1,8 @@
 //! Modules, functions and launches.
 
 use crate::SimDriver;
+use crate::objects::{FunctionEntry, ModuleEntry};
 use crate::report::Finding;
-use crate::sim::{FunctionEntry, ModuleEntry};
 use crate::work::Work;
 use cuda_driver::{
     Argument, Call, CudaResult, DeviceId, DeviceProperties, ErrorCode, Kernels, LaunchConfig,

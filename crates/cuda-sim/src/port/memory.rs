@@ -5,9 +5,10 @@ use crate::clock::Epoch;
 use crate::graph::GraphAllocation;
 use crate::host_memory::PinnedBlock;
 use crate::memory::{Allocation, AllocationId, Origin};
+use crate::objects::PinnedEntry;
 use crate::pool::{Pool, rounded};
 use crate::report::{Finding, MemorySpace, MemoryUse, Operation, OperationKind};
-use crate::sim::{Caller, PinnedEntry, Sim};
+use crate::sim::{Caller, Sim};
 use crate::work::Work;
 use cuda_driver::{
     Call, CudaResult, DeviceId, DevicePtr, ErrorCode, Memory, PoolUsage, RawPool, RawStream,

@@ -4,7 +4,8 @@ use crate::SimDriver;
 use crate::clock::Epoch;
 use crate::driver::Wait;
 use crate::lane::{Lane, Task};
-use crate::sim::{Caller, Record, Sim, StreamEntry};
+use crate::objects::{Record, StreamEntry};
+use crate::sim::{Caller, Sim};
 use cuda_driver::{Call, CudaResult, DeviceId, ErrorCode, RawEvent, RawStream, Streams};
 
 impl Streams for SimDriver {
