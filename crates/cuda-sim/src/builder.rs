@@ -2,6 +2,7 @@
 
 use crate::driver::SimDriver;
 use crate::time::TimeProfile;
+use cuda_driver::DeviceId;
 use std::time::Duration;
 
 /// In which order operations of different streams run.
@@ -82,6 +83,8 @@ pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
     pub(crate) pools: bool,
     pub(crate) peers: bool,
+    /// Pairs that can't reach each other, smaller id first.
+    pub(crate) apart: Vec<(DeviceId, DeviceId)>,
     pub(crate) priorities: (i32, i32),
     pub(crate) schedule: Schedule,
     pub(crate) checks: Checks,
@@ -90,6 +93,13 @@ pub(crate) struct Config {
     pub(crate) lazy_loading: bool,
     pub(crate) staged_copies: bool,
     pub(crate) wait_limit: Duration,
+}
+
+impl Config {
+    /// Whether devices can be given access to each other's memory.
+    pub(crate) fn reaches(&self, a: DeviceId, b: DeviceId) -> bool {
+        self.peers && !self.apart.contains(&(a.min(b), a.max(b)))
+    }
 }
 
 /// Builds a [`SimDriver`]; begin with [`SimDriver::builder`].
@@ -107,6 +117,7 @@ impl SimBuilder {
             memory_bytes: 16 << 30,
             pools: true,
             peers: true,
+            apart: Vec::new(),
             priorities: (0, -5),
             schedule: Schedule::Stepped { seed: 0 },
             checks: Checks::ALL,
@@ -139,6 +150,12 @@ impl SimBuilder {
     /// Whether devices can be given access to each other's memory.
     pub fn peers(mut self, peers: bool) -> Self {
         self.0.peers = peers;
+        self
+    }
+
+    /// These two devices can't be given access to each other's memory, whatever others can.
+    pub fn apart(mut self, a: DeviceId, b: DeviceId) -> Self {
+        self.0.apart.push((a.min(b), a.max(b)));
         self
     }
 

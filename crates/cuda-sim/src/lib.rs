@@ -59,6 +59,10 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod address_space;
 mod backing;
 #[cfg(test)]

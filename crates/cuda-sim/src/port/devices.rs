@@ -36,7 +36,7 @@ impl Devices for SimDriver {
     fn can_access_peer(&self, device: DeviceId, peer: DeviceId) -> CudaResult<bool> {
         self.call(Call::DeviceCanAccessPeer, Some(device), |sim, _| {
             sim.device(peer)?;
-            Ok(sim.config.peers && device != peer)
+            Ok(device != peer && sim.config.reaches(device, peer))
         })
     }
 

@@ -108,7 +108,8 @@ impl Memory for SimDriver {
     fn pool_set_access(&self, device: DeviceId, pool: RawPool, peer: DeviceId) -> CudaResult<()> {
         self.call(Call::MemPoolSetAccess, Some(device), |sim, caller| {
             sim.device(peer)?;
-            let reachable = sim.config.peers;
+            sim.forbid_in_capture(caller)?;
+            let reachable = sim.config.reaches(device, peer);
             let pool = sim.pool(device, pool, caller)?;
             if peer == device {
                 return Ok(());

@@ -345,6 +345,23 @@ fn peer_memory_needs_access() {
     assert!(sim.stream_synchronize_code(stream) == ErrorCode::ILLEGAL_ADDRESS);
 }
 
+/// Which devices reach each other is a matter of the pair.
+#[test]
+fn some_devices_are_apart() {
+    let sim = SimDriver::builder()
+        .devices(3)
+        .apart(DeviceId(2), D0)
+        .build();
+    let pool = sim.pool_create(D0, 0).unwrap();
+    let reach = |peer| sim.can_access_peer(D0, DeviceId(peer)).unwrap();
+    assert_eq!([0, 1, 2].map(reach), [false, true, false]);
+    sim.pool_set_access(D0, pool, DeviceId(1)).unwrap();
+    let refused = sim.pool_set_access(D0, pool, DeviceId(2)).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::PEER_ACCESS_UNSUPPORTED);
+    let alone = SimDriver::builder().devices(2).peers(false).build();
+    assert_eq!(alone.can_access_peer(D0, DeviceId(1)), Ok(false));
+}
+
 trait SynchronizeCode {
     fn stream_synchronize_code(&self, stream: cuda_driver::RawStream) -> ErrorCode;
 }
