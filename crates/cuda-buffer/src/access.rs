@@ -18,7 +18,7 @@ macro_rules! access {
         ///
         /// It keeps its stream leased. Dropping it records a completion at the stream's tail and publishes it to the
         /// buffer's ledger; use [`AccessCompletion`] to record one for several guards. Forgetting it keeps the buffer
-        /// accessed for ever: conflicting accesses are errors, and the memory is leaked and counted, never reused.
+        /// accessed for ever: conflicting accesses are errors, and the memory stays alive and counted, never reused.
         #[must_use = "dropping the access at once publishes an access that did nothing"]
         pub struct $name<'a, T> {
             guard: Guard,
@@ -220,6 +220,7 @@ impl<G: sealed::Collect> Guards for G {}
 mod sealed {
     use super::{ReadAccess, WriteAccess};
     use crate::guard::Guard;
+    use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 
     pub trait Collect {
         #[doc(hidden)]
@@ -235,6 +236,18 @@ mod sealed {
     impl<T> Collect for WriteAccess<'_, T> {
         fn collect(self, into: &mut dyn FnMut(Guard)) {
             into(self.into_guard());
+        }
+    }
+
+    impl<T> Collect for PartitionedReadAccess<'_, T> {
+        fn collect(self, into: &mut dyn FnMut(Guard)) {
+            self.into_guards().into_iter().for_each(into);
+        }
+    }
+
+    impl<T> Collect for PartitionedWriteAccess<'_, T> {
+        fn collect(self, into: &mut dyn FnMut(Guard)) {
+            self.into_guards().into_iter().for_each(into);
         }
     }
 

@@ -156,8 +156,25 @@ impl<T> CudaBuffer<T> {
         self.domain.id()
     }
 
+    pub(crate) fn from_domain(domain: Domain, len: usize) -> Self {
+        Self {
+            domain,
+            len,
+            elements: PhantomData,
+        }
+    }
+
     pub(crate) fn into_domain(self) -> Domain {
         self.domain
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Fails when a graph holds the buffer, or a forgotten guard.
+    pub(crate) fn check_sole(&self) -> BufferResult<()> {
+        self.domain.check_sole()
     }
 
     /// The memory and what may still use it.

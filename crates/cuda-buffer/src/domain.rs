@@ -54,7 +54,71 @@ pub(crate) enum Memory {
     Empty,
     /// Taken out when the value ends or becomes an arena.
     Device(Option<Allocation>),
+    /// A part of an allocation that other parts share.
+    Part {
+        whole: Arc<Whole>,
+        offset_bytes: usize,
+    },
     Pinned(PinnedMemory),
+}
+
+/// An allocation that several values share. It goes back with the last of them.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    /// `None` for no bytes, and once it was given up.
+    allocation: Option<Allocation>,
+    retired: Mutex<Retired>,
+}
+
+/// What parts left when they ended.
+#[derive(Debug, Default)]
+struct Retired {
+    outstanding: Vec<Completion>,
+    /// A guard of a part was forgotten: its work may go on for ever.
+    forgotten: bool,
+}
+
+impl Whole {
+    pub(crate) fn new(allocation: Option<Allocation>) -> Self {
+        Self {
+            allocation,
+            retired: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> DevicePtr {
+        self.allocation
+            .as_ref()
+            .map_or(DevicePtr::NULL, Allocation::address)
+    }
+
+    /// Takes over what may still use bytes of the allocation.
+    pub(crate) fn retire(
+        &self,
+        outstanding: impl IntoIterator<Item = Completion>,
+        forgotten: bool,
+    ) {
+        let mut retired = self.retired.lock();
+        retired.outstanding.extend(outstanding);
+        retired.forgotten |= forgotten;
+    }
+
+    /// Gives the allocation up, with what may still use it.
+    pub(crate) fn into_parts(mut self) -> (Option<Allocation>, Vec<Completion>) {
+        let outstanding = std::mem::take(&mut self.retired.get_mut().outstanding);
+        (self.allocation.take(), outstanding)
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        let retired = std::mem::take(self.retired.get_mut());
+        match self.allocation.take() {
+            Some(allocation) if !retired.forgotten => allocation.reclaim(retired.outstanding),
+            // An allocation that merely drops is leaked and counted.
+            other => drop(other),
+        }
+    }
 }
 
 /// Page-locked memory. It is touched by copies that a ledger orders, and by the host under a token.
@@ -70,12 +134,17 @@ unsafe impl Send for PinnedMemory {}
 unsafe impl Sync for PinnedMemory {}
 
 impl Domain {
-    pub(crate) fn owned(device: &Device, memory: Memory, first_use: Option<Completion>) -> Self {
+    /// A value of `memory`, which `before` may still be using.
+    pub(crate) fn owned(
+        device: &Device,
+        memory: Memory,
+        before: impl IntoIterator<Item = Completion>,
+    ) -> Self {
         Self::Owned(Arc::new(OwnedDomain {
             id: DomainId::fresh(),
             device: device.clone(),
             memory,
-            ledger: Mutex::new(Ledger::after(first_use)),
+            ledger: Mutex::new(Ledger::after(before)),
         }))
     }
 
@@ -98,6 +167,10 @@ impl Domain {
         match self {
             Self::Owned(owned) => match &owned.memory {
                 Memory::Device(Some(allocation)) => allocation.address(),
+                Memory::Part {
+                    whole,
+                    offset_bytes,
+                } => DevicePtr(whole.address().0 + *offset_bytes as u64),
                 Memory::Device(None) | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
             },
             Self::Carve(carve) => carve.address(),
@@ -148,29 +221,39 @@ impl Domain {
         }
     }
 
+    /// Fails when somebody holds an access of the value, or the value itself.
+    pub(crate) fn check_sole(&self) -> BufferResult<()> {
+        // A guard holds the value too, and can tell more.
+        self.with_ledger(|ledger| ledger.check(AccessKind::Write))?;
+        let holders = match self {
+            Self::Owned(owned) => Arc::strong_count(owned) - 1,
+            Self::Carve(_) => 0,
+        };
+        match holders {
+            0 => Ok(()),
+            holders => Err(BufferError::Held { holders }),
+        }
+    }
+
     /// The device memory and what may still use it, when nobody else holds the value.
     pub(crate) fn into_allocation(
         self,
     ) -> Result<(Option<Allocation>, Predecessors), (Self, BufferError)> {
-        let held = |owned| {
-            let holders = Arc::strong_count(&owned).saturating_sub(1).max(1);
-            (Self::Owned(owned), BufferError::Held { holders })
-        };
+        if let Err(error) = self.check_sole() {
+            return Err((self, error));
+        }
         let Self::Owned(mut owned) = self else {
             return Err((self, BufferError::Held { holders: 1 }));
         };
-        let Some(sole) = Arc::get_mut(&mut owned) else {
-            return Err(held(owned));
+        let taken = Arc::get_mut(&mut owned).and_then(|sole| match &mut sole.memory {
+            Memory::Device(allocation) => Some(allocation.take()),
+            Memory::Empty => Some(None),
+            Memory::Pinned(_) | Memory::Part { .. } => None,
+        });
+        let Some(allocation) = taken else {
+            return Err((Self::Owned(owned), BufferError::Held { holders: 1 }));
         };
-        let ledger = sole.ledger.get_mut();
-        if let Err(error) = ledger.check(AccessKind::Write) {
-            return Err((Self::Owned(owned), error.into()));
-        }
-        let outstanding = ledger.take_outstanding();
-        let allocation = match &mut sole.memory {
-            Memory::Device(allocation) => allocation.take(),
-            Memory::Empty | Memory::Pinned(_) => None,
-        };
+        let outstanding = owned.ledger.lock().take_outstanding();
         Ok((allocation, outstanding))
     }
 }
@@ -190,6 +273,7 @@ impl Drop for OwnedDomain {
                 Some(allocation) => allocation.reclaim(outstanding),
                 None => {}
             },
+            Memory::Part { whole, .. } => whole.retire(outstanding, forgotten),
             Memory::Pinned(memory) if forgotten => self.device.count_leak(memory.bytes),
             Memory::Pinned(memory) => {
                 // SAFETY: the memory was made by `host_alloc` of this device, all its uses are in `outstanding`,

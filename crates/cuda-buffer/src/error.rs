@@ -43,6 +43,62 @@ pub enum BufferError {
         len: usize,
     },
 
+    /// A range ends before it starts.
+    #[error("a range can't start at {start} and end at {end}")]
+    BadRange {
+        /// First element.
+        start: usize,
+        /// One past the last element.
+        end: usize,
+    },
+
+    /// Two parts of a buffer share elements.
+    #[error("parts {first} and {second} overlap")]
+    Overlap {
+        /// Position of one part.
+        first: usize,
+        /// Position of the other.
+        second: usize,
+    },
+
+    /// Two parts of a buffer are not in order.
+    #[error("part {second} lies before part {first}: give them in order")]
+    Unordered {
+        /// Position of the earlier one.
+        first: usize,
+        /// Position of the later one, which starts before it.
+        second: usize,
+    },
+
+    /// The parts of a buffer leave elements out, so that they can't be accessed together.
+    #[error(
+        "the parts have {parts} of the {len} elements: together they can only be accessed when they have all"
+    )]
+    NotCovered {
+        /// Elements of all parts.
+        parts: usize,
+        /// Elements of the allocation.
+        len: usize,
+    },
+
+    /// A part of a buffer was swapped for another buffer.
+    #[error("part {part} was swapped for another buffer: put it back to access all parts together")]
+    PartReplaced {
+        /// Position of the part.
+        part: usize,
+    },
+
+    /// Parts can't be aligned like this.
+    #[error(
+        "parts of {element_bytes}-byte elements can't be aligned to {align_bytes} bytes: a power of two up to 256, a multiple of the element's size or the reverse, is possible"
+    )]
+    BadAlign {
+        /// Alignment asked for, in bytes.
+        align_bytes: usize,
+        /// Size of an element, in bytes.
+        element_bytes: usize,
+    },
+
     /// Source and destination differ in length.
     #[error("{src} elements can't be copied to {dst}")]
     LengthMismatch {

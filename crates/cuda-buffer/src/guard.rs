@@ -108,6 +108,53 @@ impl Guard {
         Ok(begun.map(|guard| guard.expect("each was begun").0))
     }
 
+    /// As [`acquire_all`](Self::acquire_all), for any number of accesses.
+    pub(crate) fn acquire_each<'d>(
+        wanted: impl IntoIterator<Item = (&'d Domain, AccessKind)>,
+        stream: &Stream,
+        since: &'static Location<'static>,
+    ) -> BufferResult<Vec<Self>> {
+        let mut wanted: Vec<_> = wanted.into_iter().enumerate().collect();
+        wanted.sort_by_key(|(_, (domain, _))| domain.id());
+        let mut begun = Vec::with_capacity(wanted.len());
+        let result = wanted.into_iter().try_for_each(|(at, (domain, kind))| {
+            let (guard, predecessors) = begin(domain, kind, stream, since)?;
+            begun.push((at, guard, predecessors));
+            Ok(())
+        });
+        let result = result.and_then(|()| {
+            stream.wait_for_all(begun.iter().flat_map(|(_, _, first)| first))?;
+            Ok(())
+        });
+        if let Err(error) = result {
+            for (_, guard, _) in begun {
+                guard.cancel();
+            }
+            return Err(error);
+        }
+        begun.sort_unstable_by_key(|(at, ..)| *at);
+        Ok(begun.into_iter().map(|(_, guard, _)| guard).collect())
+    }
+
+    /// Ends accesses on `stream` with one completion for all of them.
+    pub(crate) fn release_all(mut guards: Vec<Self>, stream: &Stream) -> RuntimeResult<()> {
+        let Some(first) = guards.first() else {
+            return Ok(());
+        };
+        match record(stream, first.session) {
+            Ok(done) => {
+                for guard in guards {
+                    guard.publish(done.clone());
+                }
+                Ok(())
+            }
+            Err(error) => {
+                guards.iter_mut().for_each(Self::fail);
+                Err(error)
+            }
+        }
+    }
+
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
     }

@@ -9,7 +9,7 @@
 //!
 //! - addresses come from accesses ([`ReadAccess`], [`WriteAccess`]) and live no longer; launches take these, not pointers;
 //! - conflicting accesses are errors that say who holds what since where, never a wait and never a race;
-//! - memory goes back after its last use, and a forgotten access means a leak that is counted, never a reuse;
+//! - memory goes back after its last use, and a forgotten access keeps it alive and counted, never reused;
 //! - a captured step ([`CaptureStep`]) is one more operation: its [`Graph`] owns what it accesses, and launching it is
 //!   ordered with everything else;
 //! - a [`DeviceArena`] carves without allocating; the next carve over the same bytes comes after what used them.
@@ -35,7 +35,7 @@
 //!
 //! # Modules
 //!
-//! [`CudaBuffer`] (`buffer`), [`PinnedBuffer`] (`pinned`), [`DeviceArray`] and the spaces of device memory (`family`) are
+//! [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`), [`DeviceArray`] and the spaces of device memory (`family`) are
 //! the values; `domain` is what they share, `ledger` its pure bookkeeping; `guard` and `access` are live accesses,
 //! `acquire` takes them, `slice` bounds addresses by them; `launch` and `transfer` do work under them; `capture` makes
 //! graphs; `arena` and `folds` keep the ledgers of carves.
@@ -53,6 +53,7 @@ mod folds;
 mod guard;
 mod launch;
 mod ledger;
+mod partition;
 mod pinned;
 mod slice;
 mod transfer;
@@ -71,6 +72,7 @@ pub use family::{
 };
 pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
 pub use ledger::AccessKind;
+pub use partition::{PartitionedCudaBuffer, PartitionedReadAccess, PartitionedWriteAccess};
 pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use transfer::copy_slice;

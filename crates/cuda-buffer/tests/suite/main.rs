@@ -7,6 +7,7 @@ mod costs;
 mod faults;
 mod kit;
 mod mutations;
+mod partition;
 mod programs;
 mod tap;
 mod threads;

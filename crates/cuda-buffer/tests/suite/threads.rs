@@ -1,11 +1,12 @@
 //! Several host threads on one device: no deadlock, no race on the device, right results.
 
-use crate::kit::{Kit, N, Rig, cases, map_of, step_of};
+use crate::kit::{Kit, N, Rig, cases, elements, map_of, step_of};
 use cuda_buffer::{
-    BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab,
+    BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, Launch,
 };
 use cuda_runtime::RuntimeError;
 use space_core::{Space, Undef};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Readers on several threads share a buffer by `&`, between writes of its owner.
@@ -253,6 +254,50 @@ fn threads_replay_and_copy_around_each_other() {
             }
         });
         drop((one, two, x, y, kit, device, s));
+        rig.finish();
+    }
+}
+
+/// An access that ends while another thread captures on its stream: its work came before the capture.
+#[test]
+fn an_access_may_end_under_a_capture_of_another_thread() {
+    for seed in 0..16 {
+        let rig = Rig::seeded(seed, 3);
+        let kit = Kit::new(rig.runtime.default_device());
+        let [s, t] = rig.streams();
+        let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        let mut y = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        x.fill(&s, 1).unwrap();
+        let point = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                point.wait();
+                let graph = s.capture(|_| {
+                    point.wait();
+                    point.wait();
+                    Ok::<_, BufferError>(())
+                });
+                assert_eq!(graph.unwrap().nodes(), 0);
+            });
+            let n = N as u32;
+            let mut access = x.write_synchronized_with(&s).unwrap();
+            kit.step.launch(&s, elements(N), (n, 1_u32, &mut access)).unwrap();
+            let mut other = y.write_synchronized_with(&s).unwrap();
+            kit.map.launch(&s, elements(N), (n, 1_u32, &mut other, &access)).unwrap();
+            point.wait();
+            point.wait();
+            // From here on the stream belongs to the capture.
+            let more = kit.step.launch(&s, elements(N), (n, 1_u32, &mut access));
+            assert!(more.is_err(), "the access is of the time before");
+            access.release().unwrap();
+            drop(other);
+            kit.step(&t, &mut x, 1).unwrap(); // after the launches, by the ledgers alone
+            kit.step(&t, &mut y, 1).unwrap();
+            point.wait();
+        });
+        assert_eq!(x.to_vec().unwrap(), [13; N]);
+        assert_eq!(y.to_vec().unwrap(), [step_of(map_of(4, 1), 1); N]);
+        drop((x, y, kit, s, t));
         rig.finish();
     }
 }
