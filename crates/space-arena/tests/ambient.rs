@@ -335,6 +335,72 @@ fn a_verb_allocates_ambiently() {
     assert_eq!(*y, [2, 3]);
 }
 
+/// A verb that makes a temporary ambiently instead of declaring it.
+struct Undeclared;
+
+impl Verb for Undeclared {
+    type Outputs = Zeroed<u8, [usize; 1]>;
+    type Checkpoints = ();
+    type Scratch = Undef<u8, [usize; 1]>;
+
+    fn outputs(&self) -> Self::Outputs {
+        Zeroed::new([3])
+    }
+
+    fn checkpoints(&self) {}
+
+    fn scratch(&self) -> Self::Scratch {
+        Undef::new([3])
+    }
+}
+
+impl<B: HostLeaf> Mutate<B> for Undeclared {
+    type Error = AllocError;
+
+    fn mutate<'f>(
+        &self,
+        y: &mut Made<Self::Outputs, B>,
+        (): &mut (),
+        scratch: MadeInFrame<'f, Self::Scratch, Host>,
+    ) -> Result<(), AllocError> {
+        let scratch = scratch.filled(2);
+        let undeclared = bytes(3, 3)?;
+        let more = ambient_scratch(|| bytes(3, 4))??;
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = scratch[i] + undeclared[i] + more[i];
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_verb_may_allocate_ambiently_itself() {
+    let mut arena = arena();
+    let mut frame = arena.frame();
+    let verb = Undeclared;
+    let (y, ()) = with_space(&mut frame, || {
+        let done = Allocating(&verb).run_ambient();
+        assert!(ambient_space().is_ok());
+        // Suspended otherwise: nothing is bound while a frame is open.
+        assert!(matches!(
+            Allocating(&verb).run(&mut Ambient),
+            Err(AllocError::Unbound)
+        ));
+        done
+    })
+    .unwrap();
+    assert_eq!((&*y, frame.offset()), (&[9; 3][..], 512));
+    drop(y);
+    let (y, ()) = Scope::new(Heap)
+        .enter(|| Allocating(&verb).run_ambient())
+        .unwrap();
+    assert_eq!(*y, [9; 3]);
+    assert!(matches!(
+        Allocating(&verb).run_ambient(),
+        Err(AllocError::Unbound)
+    ));
+}
+
 /// One step of a program that allocates ambiently.
 #[derive(Debug, Clone)]
 enum Step {

@@ -4,7 +4,7 @@ mod support;
 
 use proptest::prelude::*;
 use space_arena::{Arena, HostSlab, Meter};
-use space_core::{AllocError, Heap, Host, Space, Undef};
+use space_core::{AllocError, Heap, Host, Similar, Space, Undef};
 use support::{
     alignment, cases, framed,
     program::{Kind, Step, Wide},
@@ -51,6 +51,17 @@ proptest! {
         prop_assert_eq!(arena.watermark(), meter.watermark());
         prop_assert_eq!(arena.offset(), meter.offset());
     }
+}
+
+#[test]
+fn what_is_given_is_not_counted() {
+    let exemplar = vec![0.0_f32; 100];
+    let meter = Meter::new(Similar::to(&exemplar));
+    let mine = Heap.alloc(Undef::like(&exemplar[..])).unwrap();
+    let address = mine.as_ptr();
+    let (mine, made) = meter.alloc((mine, Undef::like(&exemplar[..]))).unwrap();
+    assert_eq!((mine.as_ptr(), made.len()), (address, 100));
+    assert_eq!(meter.watermark(), 512);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::{alloc::Layout, marker::PhantomData};
 
-use space_core::{AllocError, Describe, Family, Flat, Space};
+use space_core::{
+    AllocError, Ambient, AmbientBlock, Describe, Family, Flat, Host, Space, ambient_space,
+    with_space,
+};
 
 use super::{Made, Mutate, Verb, scratch};
 
@@ -108,6 +111,34 @@ impl<V: Verb> Allocating<'_, V> {
             space.scratch(|frame| {
                 let scratch = scratch(frame, self.0)?;
                 self.0.mutate(&mut outputs, &mut checkpoints, scratch)
+            })?;
+        }
+        Ok((outputs, checkpoints))
+    }
+}
+
+impl<V: Mutate<AmbientBlock>> Allocating<'_, V> {
+    /// As [`run`](Allocating::run), in the ambient space, which stays bound while the verb does
+    /// what it does: what it makes ambiently comes from the frame that its scratch dies in.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::Unbound`], as the verb's own error, and those of [`run`](Allocating::run).
+    pub fn run_ambient(&self) -> Result<Results<V, AmbientBlock>, V::Error> {
+        let descriptions = (self.0.outputs(), self.0.checkpoints());
+        let (mut outputs, mut checkpoints) = ambient_space()?.alloc(descriptions)?;
+        if no_entries::<Host, V::Scratch>() {
+            let nothing = Nowhere::<Host>(PhantomData).alloc(self.0.scratch())?;
+            self.0.mutate(&mut outputs, &mut checkpoints, nothing)?;
+        } else {
+            Ambient.scratch(|frame| {
+                let scratch = scratch(frame, self.0)?;
+                let mutate = || self.0.mutate(&mut outputs, &mut checkpoints, scratch);
+                // An arena's binding is suspended while its frame is open; a scope's is not.
+                match ambient_space() {
+                    Ok(_) => mutate(),
+                    Err(_) => with_space(frame, mutate),
+                }
             })?;
         }
         Ok((outputs, checkpoints))

@@ -6,6 +6,7 @@ use super::{Carved, Describe, Undef};
 use crate::{Block, Dims, Element};
 
 /// Stands in a description for something that is there already and passes through untouched.
+/// Arrays in host memory need no such wrapper: they are entries as they are.
 ///
 /// ```
 /// use space_core::{AllocError, Given, Heap, Space, Undef};

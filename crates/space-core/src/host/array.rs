@@ -11,7 +11,7 @@ use std::{
 use bytemuck::Zeroable;
 
 use super::{Host, HostBlock, HostCarve};
-use crate::{Block, Capturing, Dims, Element, Shaped};
+use crate::{Block, Capturing, Carved, Describe, Dims, Element, Shaped};
 
 /// An array of `T` with extents `D` in host memory, over a block `B`.
 ///
@@ -186,6 +186,23 @@ impl<B: Block<Family = Host>, T: Element, D: Dims, I> Shaped for HostArray<B, T,
 
     fn shape(&self) -> D {
         self.dims.clone()
+    }
+}
+
+/// An array that exists already is an entry that passes through untouched.
+impl<L: Block, B: Block<Family = Host>, T, D, I> Describe<L> for HostArray<B, T, D, I> {
+    type Out = Self;
+    type Flat = ();
+    type Held = Self;
+
+    #[inline]
+    fn flatten(self) -> ((), Self) {
+        ((), self)
+    }
+
+    #[inline]
+    fn finish((): Carved<Self, L>, held: Self) -> Self {
+        held
     }
 }
 
