@@ -2,6 +2,7 @@
 
 use crate::builder::{Config, Schedule, SimBuilder};
 use crate::clock::{Clock, Epoch};
+use crate::explore::panic_message;
 use crate::faults::Faults;
 use crate::report::{Finding, Report};
 use crate::scheduler::Step;
@@ -262,15 +263,14 @@ impl SimDriver {
             Step::Ran => true,
             Step::Idle => false,
             Step::Call { lane, function } => {
-                let panicked = MutexGuard::unlocked(sim, || {
+                let outcome = MutexGuard::unlocked(sim, || {
                     IN_HOST_FUNCTION.set(true);
                     let outcome = catch_unwind(AssertUnwindSafe(|| function()));
                     IN_HOST_FUNCTION.set(false);
-                    outcome.is_err()
+                    outcome
                 });
-                if panicked {
-                    let device = sim.lanes[lane as usize].device;
-                    sim.lose_device(device, ErrorCode::LAUNCH_FAILED);
+                if let Err(panic) = outcome {
+                    sim.host_function_panicked(lane, panic_message(panic));
                 }
                 sim.host_function_returned(lane);
                 self.shared.changed.notify_all();

@@ -193,11 +193,11 @@ pub enum Finding {
         /// What does not fit.
         error: LaunchError,
     },
-    /// A kernel's model failed: the device is lost.
+    /// A kernel's model failed, or a host function panicked: the device is lost.
     KernelFault {
         /// The launch.
         operation: Operation,
-        /// What the model said.
+        /// What it said.
         message: String,
     },
     /// The host waits for work that can't run.

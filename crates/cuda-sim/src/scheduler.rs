@@ -2,8 +2,10 @@
 
 use crate::graph::GraphRun;
 use crate::lane::{Queued, Task};
+use crate::report::Finding;
 use crate::sim::Sim;
 use crate::work::Body;
+use cuda_driver::ErrorCode;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -159,6 +161,22 @@ impl Sim {
         self.lane(lane).busy = true;
         self.running_host_functions += 1;
         Step::Call { lane, function }
+    }
+
+    /// A host function has panicked, which on hardware would end the process: the device is lost.
+    pub(crate) fn host_function_panicked(&mut self, lane: u32, message: String) {
+        let operation = match self.lane(lane).queue.front().map(|queued| &queued.task) {
+            Some(Task::Run(pending)) => Some(pending.operation),
+            Some(Task::Graph(run)) => run.running.map(|node| run.pending[node as usize].operation),
+            _ => None,
+        };
+        if let Some(operation) = operation {
+            let message = format!("the host function panicked: {message}");
+            self.reports
+                .add(Finding::KernelFault { operation, message });
+        }
+        let device = self.lane(lane).device;
+        self.lose_device(device, ErrorCode::LAUNCH_FAILED);
     }
 
     /// A host function has returned. What it knew, the host may know now: the host is ordered after it.

@@ -173,6 +173,11 @@ fn a_host_function_that_panics_loses_the_device_and_not_the_caller() {
         gpu.sim.stream_synchronize(D0, stream).unwrap_err().code,
         ErrorCode::LAUNCH_FAILED
     );
+    assert!(
+        gpu.sim.reports()[0]
+            .to_string()
+            .contains("panicked: in a host function")
+    );
 }
 
 #[test]
