@@ -7,7 +7,7 @@ use space_arena::MappedSlab;
 use space_arena::{Arena, BorrowedSlab, HostSlab};
 #[cfg(feature = "mmap")]
 use space_core::Alignment;
-use space_core::{AllocError, Block, Space, Undef};
+use space_core::{AllocError, Block, Heap, Host, HostBlock, HostCarve, Space, Undef};
 
 #[derive(Clone, Copy)]
 #[repr(align(512))]
@@ -197,9 +197,7 @@ fn byte_counts_that_overflow_are_refused() {
         frame.alloc(Undef::<u64, _>::new([wraps])).map(drop),
         frame.alloc(Undef::<u64, _>::new(vec![wraps])).map(drop),
         frame.scratch(|inner| inner.alloc(Undef::<u64, _>::new([wraps])).map(drop)),
-        space_core::Heap
-            .alloc(Undef::<u64, _>::new([wraps]))
-            .map(drop),
+        Heap.alloc(Undef::<u64, _>::new([wraps])).map(drop),
     ] {
         assert!(matches!(
             refused,
@@ -394,4 +392,29 @@ fn raw_marks_of_a_frame_give_back_without_ending_it() {
         assert_eq!((inner.offset(), &*kept), (256, &[1; 10][..]));
     });
     assert_eq!((arena.offset(), arena.watermark()), (0, 256 + 2048));
+}
+
+#[test]
+fn a_space_without_its_type_does_the_same() {
+    fn step<S: Space<Family = Host>>(space: &mut S, n: usize) -> Result<(), AllocError> {
+        space
+            .alloc((Undef::<f32, _>::new([4]), Undef::<u8, _>::new([n])))
+            .map(drop)?;
+        space.scratch(|frame| frame.alloc(Undef::<f64, _>::new(vec![2, 3])).map(drop))
+    }
+    let mut arena = Arena::with_capacity(1 << 12).unwrap();
+    let frame = arena.frame();
+    let mut erased: &dyn Space<Family = Host, Block = HostCarve<'_>> = &frame;
+    step(&mut erased, 1).unwrap();
+    // The frame over the borrow keeps its blocks; the arena has them until its own frame ends.
+    assert_eq!(frame.offset(), 768);
+    assert!(step(&mut erased, 1 << 12).is_err());
+    assert_eq!(frame.offset(), 768);
+
+    let heap: &dyn Space<Family = Host, Block = HostBlock> = &Heap;
+    let array = (&heap)
+        .alloc(Undef::<u32, _>::new([2, 2]))
+        .unwrap()
+        .filled(7);
+    assert_eq!(*array, [7; 4]);
 }

@@ -99,16 +99,14 @@ pub fn current_scope() -> Result<Scope, AllocError> {
 ///
 /// # Errors
 ///
-/// Those of [`current_scope`]; nothing was spawned then.
-///
-/// # Panics
-///
-/// If the system can't make a thread, as [`thread::spawn`].
+/// Those of [`current_scope`], and [`AllocError::Other`] if the system can't make a thread. Then
+/// nothing was spawned.
 pub fn spawn_in_scope<R: Send + 'static>(
     body: impl FnOnce() -> R + Send + 'static,
 ) -> Result<JoinHandle<R>, AllocError> {
     let scope = current_scope()?;
-    Ok(thread::spawn(move || scope.enter(body)))
+    let spawned = thread::Builder::new().spawn(move || scope.enter(body));
+    spawned.map_err(AllocError::other)
 }
 
 /// A future that is in a scope wherever it is polled.
