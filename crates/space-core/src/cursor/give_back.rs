@@ -3,7 +3,7 @@
 use std::{hint, ops::Range};
 
 use super::Cursor;
-use crate::{AllocError, Family, space::Checkpoint};
+use crate::{AllocError, Family, lend::LenderRef, space::Checkpoint};
 
 impl<F: Family> Cursor<F> {
     /// Moves the cursor up to `to`.
@@ -76,7 +76,7 @@ impl<F: Family> Cursor<F> {
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint(match &self.lender {
             None => self.left.get(),
-            Some(lender) => lender.get().checkpoint(),
+            Some(lender) => checkpoint_lent(lender),
         })
     }
 
@@ -113,4 +113,10 @@ impl<F: Family> Cursor<F> {
             unsafe { self.rollback(to) };
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn checkpoint_lent<F: Family>(lender: &LenderRef<F>) -> usize {
+    lender.get().checkpoint()
 }
