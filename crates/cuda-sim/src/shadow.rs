@@ -210,3 +210,90 @@ fn same(a: &[Access], b: &[Access]) -> bool {
             .zip(b)
             .all(|(a, b)| a.epoch == b.epoch && a.writes == b.writes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::OperationKind;
+    use cuda_driver::DeviceId;
+    use std::panic::Location;
+
+    fn access(lane: u32, index: u64, writes: bool) -> Access {
+        let operation = Operation {
+            kind: OperationKind::Fill,
+            device: DeviceId(0),
+            stream: None,
+            site: Location::caller(),
+            launched_at: None,
+        };
+        Access {
+            epoch: Epoch { lane, index },
+            writes,
+            operation,
+        }
+    }
+
+    fn clock(lanes: &[(u32, u64)]) -> Clock {
+        let mut clock = Clock::default();
+        lanes
+            .iter()
+            .for_each(|&(lane, index)| clock.set(lane, index));
+        clock
+    }
+
+    /// Ranges of the conflicts that an access has.
+    fn note(
+        shadow: &mut Shadow,
+        range: Range<u64>,
+        access: Access,
+        clock: &Clock,
+    ) -> Vec<Range<u64>> {
+        let mut conflicts = Vec::new();
+        let host = Clock::default();
+        shadow.access(range, access, clock, &host, &mut |conflict| {
+            conflicts.push(conflict.range)
+        });
+        conflicts
+    }
+
+    #[test]
+    fn conflicts_are_told_by_byte() {
+        let mut shadow = Shadow::default();
+        let (first, second) = (clock(&[(1, 1)]), clock(&[(2, 1)]));
+        assert!(note(&mut shadow, 0..10, access(1, 1, true), &first).is_empty());
+        assert!(note(&mut shadow, 20..30, access(1, 1, false), &first).is_empty());
+        assert_eq!(
+            note(&mut shadow, 8..22, access(2, 1, false), &second),
+            vec![8..10; 1]
+        );
+        let third = clock(&[(3, 1), (1, 1)]);
+        assert_eq!(
+            note(&mut shadow, 0..30, access(3, 1, true), &third),
+            [8..10, 10..20, 20..22]
+        );
+        let all = clock(&[(4, 1), (3, 1), (2, 1)]);
+        assert!(note(&mut shadow, 0..30, access(4, 1, true), &all).is_empty());
+        assert_eq!(shadow.fragments(), 1, "equal neighbours are one");
+    }
+
+    #[test]
+    fn sweeping_forgets_only_what_the_host_has_passed() {
+        let mut shadow = Shadow::default();
+        note(&mut shadow, 0..10, access(1, 1, true), &clock(&[(1, 1)]));
+        note(&mut shadow, 5..15, access(2, 1, true), &clock(&[(2, 1)]));
+        shadow.sweep(&clock(&[(1, 1)]));
+        let mut left = Vec::new();
+        shadow.unordered(0..20, &Clock::default(), &mut |conflict| {
+            left.push((conflict.earlier.epoch.lane, conflict.range))
+        });
+        assert_eq!(left, [(2, 5..10), (2, 10..15)]);
+        shadow.forget(7..12);
+        left.clear();
+        shadow.unordered(0..20, &Clock::default(), &mut |conflict| {
+            left.push((conflict.earlier.epoch.lane, conflict.range))
+        });
+        assert_eq!(left, [(2, 5..7), (2, 12..15)]);
+        shadow.sweep(&clock(&[(2, 1)]));
+        assert_eq!(shadow.fragments(), 0);
+    }
+}
