@@ -7,7 +7,7 @@ use crate::ledger::AccessKind;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
-use cuda_runtime::{RuntimeError, RuntimeResult, Stream};
+use cuda_runtime::{RuntimeError, RuntimeResult, Stream, Synchronized};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -32,6 +32,7 @@ macro_rules! access {
             pub(crate) fn acquire(request: $request<'a, T>, stream: &Stream) -> BufferResult<Self> {
                 let _site = CallSite::enter();
                 let since = CallSite::current().unwrap_or_else(Location::caller);
+                request.domain.check_reach(stream)?;
                 let guard = Guard::acquire(request.domain, $kind, stream, since)?;
                 Ok(Self::from_guard(request, guard))
             }
@@ -82,6 +83,23 @@ macro_rules! access {
             pub fn release(self) -> RuntimeResult<()> {
                 let _site = CallSite::enter();
                 self.guard.release()
+            }
+
+            /// Ends the access without an event, when its stream was synchronised after the last operation under it. When
+            /// more was queued since `synchronized`, it is released as usual.
+            ///
+            /// # Errors
+            /// As for [`release`](Self::release).
+            #[track_caller]
+            pub fn release_after_synchronization(
+                self,
+                synchronized: &Synchronized,
+            ) -> RuntimeResult<()> {
+                if self.guard.session().is_none() && self.stream().is_done(synchronized) {
+                    self.guard.cancel();
+                    return Ok(());
+                }
+                self.release()
             }
 
             /// The elements, readable by work on the access's stream.

@@ -1,6 +1,7 @@
 //! Accesses asked for: of one value, or of several at once.
 
 use crate::access::{ReadAccess, WriteAccess};
+use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::domain::Domain;
 use crate::guard::Guard;
 use crate::ledger::AccessKind;
@@ -13,7 +14,7 @@ use std::ops::Range;
 use std::panic::Location;
 
 macro_rules! requests {
-    ($(#[$doc:meta])* $name:ident, $access:ident, $kind:expr, $borrow:ty) => {
+    ($(#[$doc:meta])* $name:ident, $access:ident, $blocking:ident, $kind:expr, $borrow:ty) => {
         $(#[$doc])*
         ///
         /// It holds nothing: the ledger is asked when an access is acquired from it.
@@ -67,6 +68,17 @@ macro_rules! requests {
             pub fn synchronized_with(self, stream: &Stream) -> BufferResult<$access<'a, T>> {
                 $access::acquire(self, stream)
             }
+
+            /// Acquires the access for synchronous driver calls: waits on the host for what the ledger says.
+            ///
+            /// # Errors
+            /// [`BufferError::Access`] when somebody holds an access that excludes it;
+            /// [`RuntimeError::CaptureActive`](cuda_runtime::RuntimeError::CaptureActive) while this thread captures; errors of the
+            /// work waited for.
+            #[track_caller]
+            pub fn blocking(self) -> BufferResult<$blocking<'a, T>> {
+                $blocking::acquire(self)
+            }
         }
 
         impl<T> fmt::Debug for $name<'_, T> {
@@ -92,7 +104,7 @@ macro_rules! requests {
 
 requests! {
     /// A read access to be acquired.
-    ReadRequest, ReadAccess, AccessKind::Read, &'a T
+    ReadRequest, ReadAccess, BlockingReadAccess, AccessKind::Read, &'a T
 }
 
 impl<T> Clone for ReadRequest<'_, T> {
@@ -105,10 +117,10 @@ impl<T> Copy for ReadRequest<'_, T> {}
 
 requests! {
     /// A write access to be acquired.
-    WriteRequest, WriteAccess, AccessKind::Write, &'a mut T
+    WriteRequest, WriteAccess, BlockingWriteAccess, AccessKind::Write, &'a mut T
 }
 
-/// Acquires several accesses on `stream`, all or none, in the order of a tuple.
+/// Acquires several accesses on `stream`, all or none, in the order of a tuple or a vector.
 ///
 /// # Errors
 /// [`BufferError::Access`] when somebody holds an access that excludes one of them, another one of the same tuple
@@ -120,7 +132,7 @@ pub fn acquire_all<R: Requests>(stream: &Stream, requests: R) -> BufferResult<R:
     requests.acquire(stream, since)
 }
 
-/// A tuple of [`ReadRequest`]s and [`WriteRequest`]s.
+/// A tuple of [`ReadRequest`]s and [`WriteRequest`]s, or a vector of either.
 pub trait Requests: sealed::AcquireAll {}
 
 impl<R: sealed::AcquireAll> Requests for R {}
@@ -145,6 +157,26 @@ mod sealed {
         ) -> BufferResult<Self::Accesses>;
     }
 
+    impl<R: Request> AcquireAll for Vec<R> {
+        type Accesses = Vec<R::Access>;
+
+        fn acquire(
+            self,
+            stream: &Stream,
+            since: &'static Location<'static>,
+        ) -> BufferResult<Self::Accesses> {
+            for request in &self {
+                request.wanted().0.check_reach(stream)?;
+            }
+            let wanted = self.iter().map(Request::wanted);
+            let guards = Guard::acquire_each(wanted, stream, since)?;
+            let granted = self.into_iter().zip(guards);
+            Ok(granted
+                .map(|(request, guard)| request.grant(guard))
+                .collect())
+        }
+    }
+
     macro_rules! tuples {
         ($($name:ident)+) => {
             impl<$($name: Request),+> AcquireAll for ($($name,)+) {
@@ -156,6 +188,7 @@ mod sealed {
                     since: &'static Location<'static>,
                 ) -> BufferResult<Self::Accesses> {
                     let ($($name,)+) = self;
+                    $($name.wanted().0.check_reach(stream)?;)+
                     let guards = Guard::acquire_all([$($name.wanted()),+], stream, since)?;
                     let mut guards = guards.into_iter();
                     let mut next = || guards.next().expect("one guard per request");

@@ -2,6 +2,7 @@
 
 use crate::access::{ReadAccess, WriteAccess};
 use crate::acquire::{ReadRequest, WriteRequest};
+use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::{BufferResult, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
@@ -48,7 +49,26 @@ pub trait DeviceData {
         self.write().synchronized_with(stream)
     }
 
-    /// Queues a copy of `src`, of the same length and on the same device, on `stream`.
+    /// Reads by synchronous driver calls: waits on the host for the latest write.
+    ///
+    /// # Errors
+    /// As for [`ReadRequest::blocking`].
+    #[track_caller]
+    fn blocking_read_access(&self) -> BufferResult<BlockingReadAccess<'_, Self::Element>> {
+        self.read().blocking()
+    }
+
+    /// Writes by synchronous driver calls: waits on the host for everything that uses the value.
+    ///
+    /// # Errors
+    /// As for [`WriteRequest::blocking`].
+    #[track_caller]
+    fn blocking_write_access(&mut self) -> BufferResult<BlockingWriteAccess<'_, Self::Element>> {
+        self.write().blocking()
+    }
+
+    /// Queues a copy of `src`, of the same length, on `stream`. The source may be on another device of the same driver;
+    /// then the stream may be of either device.
     ///
     /// # Errors
     /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.

@@ -187,6 +187,10 @@ pub enum BufferError {
         element_bytes: usize,
     },
 
+    /// A completion of a capture was given where work outside captures is meant.
+    #[error("a completion that was recorded in a capture tells nothing of work outside it")]
+    Captured,
+
     /// The capture ended with guards alive, so that their work has no known end.
     #[error(
         "the capture ended while {guards} guards of it were alive: release them inside the capture"

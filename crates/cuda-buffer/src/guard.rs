@@ -30,7 +30,6 @@ fn begin(
 ) -> BufferResult<(Guard, Predecessors)> {
     // Before the token, which a poisoned device would keep: then the first error is what every call returns.
     stream.device().check_poison()?;
-    domain.check_reach(stream)?;
     let (session, timeline, (token, predecessors)) = match stream.session()? {
         // The stream's own timeline, whatever another thread may have begun to capture on it since.
         None => (

@@ -1,6 +1,8 @@
 //! Launching kernels with guards instead of pointers.
 
 use crate::access::{ReadAccess, WriteAccess};
+use crate::owning::OwningReadAccess;
+use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::NoUninit;
@@ -69,6 +71,33 @@ impl<T> LaunchArg for &ReadAccess<'_, T> {
         Self: 'g,
     {
         self.as_slice().operand()
+    }
+}
+
+impl<T> LaunchArg for &OwningReadAccess<T> {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
+        self.as_slice().operand()
+    }
+}
+
+impl<T> LaunchArg for &PartitionedReadAccess<'_, T> {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
+        self.as_slice().operand()
+    }
+}
+
+impl<T> LaunchArg for &mut PartitionedWriteAccess<'_, T> {
+    fn operand<'g>(self) -> Operand<'g>
+    where
+        Self: 'g,
+    {
+        self.as_slice_mut().operand()
     }
 }
 

@@ -36,13 +36,14 @@
 //! # Modules
 //!
 //! [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`), [`DeviceArray`] and the spaces of device memory (`family`) are
-//! the values; `domain` is what they share, `ledger` its pure bookkeeping; `guard` and `access` are live accesses,
+//! the values, [`SharedCudaBuffer`] (`shared`) a handle; `domain` is what they share, `ledger` its pure bookkeeping; `guard` and `access` are live accesses, [`OwningReadAccess`] (`owning`) the last one, `blocking` those of synchronous calls,
 //! `acquire` takes them, `slice` bounds addresses by them; `launch` and `transfer` do work under them; `capture` makes
 //! graphs; `arena` and `folds` keep the ledgers of carves.
 
 mod access;
 mod acquire;
 mod arena;
+mod blocking;
 mod buffer;
 mod capture;
 mod data;
@@ -53,13 +54,16 @@ mod folds;
 mod guard;
 mod launch;
 mod ledger;
+mod owning;
 mod partition;
 mod pinned;
+mod shared;
 mod slice;
 mod transfer;
 
 pub use access::{AccessCompletion, Guards, ReadAccess, WriteAccess};
 pub use acquire::{ReadRequest, Requests, WriteRequest, acquire_all};
+pub use blocking::{BlockingReadAccess, BlockingWriteAccess};
 pub use buffer::CudaBuffer;
 pub use capture::{CaptureStep, Graph};
 pub use cuda_runtime as runtime;
@@ -72,7 +76,9 @@ pub use family::{
 };
 pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
 pub use ledger::AccessKind;
+pub use owning::{OwningBlockingReadAccess, OwningReadAccess};
 pub use partition::{PartitionedCudaBuffer, PartitionedReadAccess, PartitionedWriteAccess};
 pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};
+pub use shared::SharedCudaBuffer;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use transfer::copy_slice;

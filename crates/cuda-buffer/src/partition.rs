@@ -248,6 +248,9 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
             });
         }
         self.check_parts()?;
+        for part in &self.parts {
+            part.domain().check_reach(stream)?;
+        }
         let since = CallSite::current().unwrap_or_else(Location::caller);
         let wanted = self.parts.iter().map(|part| (part.domain(), kind));
         let guards = Guard::acquire_each(wanted, stream, since)?;

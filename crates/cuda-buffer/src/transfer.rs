@@ -61,12 +61,19 @@ pub(crate) fn copy<T: Copy + 'static>(
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
     same_length(src.len, dst.len)?;
-    stream.check_device(dst.domain.device())?;
-    stream.check_device(src.domain.device())?;
+    let (dst_device, src_device) = (dst.domain.device(), src.domain.device());
+    let peers = !dst_device.same(src_device);
+    if peers && stream.device().same(src_device) {
+        dst_device.check_driver(src_device)?;
+    } else {
+        stream.check_device(dst_device)?;
+        src_device.check_driver(dst_device)?;
+    }
     if dst.len == 0 {
         return Ok(());
     }
     let device = stream.device().id();
+    let (dst_device, src_device) = (dst_device.id(), src_device.id());
     let (to, from) = (
         at(dst.domain, dst.offset_bytes),
         at(src.domain, src.offset_bytes),
@@ -76,9 +83,13 @@ pub(crate) fn copy<T: Copy + 'static>(
         (dst.domain, AccessKind::Write),
         (src.domain, AccessKind::Read),
     ];
-    let queue = |driver: &dyn Driver, raw| {
+    let queue = |driver: &dyn Driver, raw| match peers {
         // SAFETY: both ranges lie within their domains, which are different ones: the same would be refused.
-        unsafe { driver.copy_device_async(device, to, from, bytes, raw) }
+        false => unsafe { driver.copy_device_async(device, to, from, bytes, raw) },
+        // SAFETY: as above, each on its own device.
+        true => unsafe {
+            driver.copy_peer_async(device, dst_device, to, src_device, from, bytes, raw)
+        },
     };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }
@@ -94,6 +105,7 @@ pub(crate) fn copy_in<T: Pod>(
     let src = src.part();
     same_length(src.len, dst.len)?;
     stream.check_device(dst.domain.device())?;
+    src.domain.check_reach(stream)?;
     if dst.len == 0 {
         return Ok(());
     }
@@ -123,6 +135,7 @@ pub(crate) fn copy_out<T: Pod>(
     let dst = dst.part();
     same_length(src.len, dst.len)?;
     stream.check_device(src.domain.device())?;
+    dst.domain.check_reach(stream)?;
     if src.len == 0 {
         return Ok(());
     }
@@ -163,7 +176,8 @@ unsafe fn operate_and_wait(
         device.poison(error);
     }
     queued?;
-    Ok(waited?)
+    waited?;
+    Ok(())
 }
 
 #[track_caller]

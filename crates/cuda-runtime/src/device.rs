@@ -176,6 +176,20 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Fails unless `other` is a device of the same driver.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDriver`].
+    pub fn check_driver(&self, other: &Self) -> RuntimeResult<()> {
+        match Arc::ptr_eq(self.driver(), other.driver()) {
+            true => Ok(()),
+            false => Err(RuntimeError::WrongDriver {
+                device: self.id(),
+                given: other.id(),
+            }),
+        }
+    }
+
     /// Fails when the device is poisoned, or with the error that a destructor left behind.
     ///
     /// # Errors

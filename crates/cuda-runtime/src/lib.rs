@@ -74,4 +74,5 @@ pub use memory::Allocation;
 pub use module::Kernel;
 pub use pool::{PoolCounts, StreamPool};
 pub use runtime::{Runtime, RuntimeBuilder};
+pub use slot::Synchronized;
 pub use stream::Stream;

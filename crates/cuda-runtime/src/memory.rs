@@ -191,7 +191,7 @@ impl DeviceMemory {
         capture::refuse("waiting for frees")?;
         self.late_frees.wait_until_empty();
         match &self.source {
-            Source::Pool { reclamation, .. } => reclamation.synchronize(),
+            Source::Pool { reclamation, .. } => reclamation.synchronize().map(drop),
             Source::Plain => Ok(()),
         }
     }

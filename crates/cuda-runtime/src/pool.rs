@@ -238,7 +238,7 @@ impl Pool {
         let leases = state.pending.iter().map(|(lease, _)| lease);
         leases
             .chain(&state.idle)
-            .try_for_each(|lease| lease.slot().synchronize())
+            .try_for_each(|lease| lease.slot().synchronize().map(drop))
     }
 
     /// As [`drain`](Self::drain), for a destructor: also while this thread captures on another device.

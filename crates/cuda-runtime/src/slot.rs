@@ -46,13 +46,23 @@ struct Timeline {
     clock: Clock,
     /// The latest completion.
     tail: Option<Completion>,
-    /// Whether anything was queued since the tail was recorded, a wait included.
-    dirty: bool,
+    /// Number of operations queued so far, waits included.
+    queued: u64,
+    /// Number of those that the tail covers.
+    recorded: u64,
     progress: Arc<AtomicU64>,
 }
 
 /// A position of a timeline, and where the timeline notes what is known to be complete.
 type Reached = (u64, Arc<AtomicU64>, Clock);
+
+/// Proof that a stream was synchronised on the host, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Synchronized {
+    timeline: StreamId,
+    /// Operations that were queued then.
+    queued: u64,
+}
 
 /// The timeline that replaces the eager one while the stream captures.
 #[derive(Debug)]
@@ -69,9 +79,15 @@ impl Timeline {
             position: 0,
             clock: Clock::default(),
             tail: None,
-            dirty: false,
+            queued: 0,
+            recorded: 0,
             progress: Arc::new(AtomicU64::new(0)),
         }
+    }
+
+    /// Whether anything was queued since the tail was recorded.
+    fn is_dirty(&self) -> bool {
+        self.queued != self.recorded
     }
 
     fn reached(&self) -> Reached {
@@ -133,7 +149,7 @@ impl Slot {
     ) -> RuntimeResult<T> {
         let mut state = self.state.lock();
         let (timeline, session) = state.active()?;
-        timeline.dirty = true;
+        timeline.queued += 1;
         let result = self.core.call(|driver| call(driver, self.raw));
         doom(session.as_deref(), &result);
         result
@@ -146,7 +162,7 @@ impl Slot {
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<T> {
         let mut state = self.state.lock();
-        state.eager.dirty = true;
+        state.eager.queued += 1;
         self.core.call_in_cleanup(|driver| call(driver, self.raw))
     }
 
@@ -208,7 +224,7 @@ impl Slot {
                 driver.stream_wait_event(self.core.id, self.raw, completion.event())
             })?;
             count(&counters.waits_issued);
-            timeline.dirty = true;
+            timeline.queued += 1;
         }
         timeline.clock.merge(completion.clock());
         timeline.clock.advance(point);
@@ -240,7 +256,7 @@ impl Slot {
         session: Option<&Session>,
     ) -> RuntimeResult<Completion> {
         self.core.check_poison()?;
-        if !timeline.dirty
+        if !timeline.is_dirty()
             && !self.exposed.load(Ordering::Acquire)
             && let Some(tail) = &timeline.tail
         {
@@ -272,7 +288,7 @@ impl Slot {
         count(&self.core.counters.completions_recorded);
         let completion = Completion::from_node(node);
         timeline.tail = Some(completion.clone());
-        timeline.dirty = false;
+        timeline.recorded = timeline.queued;
         Ok(completion)
     }
 
@@ -306,12 +322,28 @@ impl Slot {
 
     /// Waits on the host for everything queued here. An error means that the wait itself failed: nothing that a
     /// destructor left is mistaken for one.
-    pub(crate) fn synchronize(&self) -> RuntimeResult<()> {
+    pub(crate) fn synchronize(&self) -> RuntimeResult<Synchronized> {
         capture::refuse("waiting on the host")?;
-        let reached = self.state.lock().eager.reached();
+        let (reached, queued) = {
+            let eager = &self.state.lock().eager;
+            (eager.reached(), eager.queued)
+        };
         self.wait_on_host(reached, |driver| {
             driver.stream_synchronize(self.core.id, self.raw)
+        })?;
+        Ok(Synchronized {
+            timeline: self.id,
+            queued,
         })
+    }
+
+    /// Whether nothing was queued since `synchronized`, so that everything on the stream is done.
+    pub(crate) fn is_done(&self, synchronized: &Synchronized) -> bool {
+        let state = self.state.lock();
+        state.captured.is_none()
+            && !self.exposed.load(Ordering::Acquire)
+            && synchronized.timeline == self.id
+            && synchronized.queued == state.eager.queued
     }
 
     /// After the wait every completion recorded before it is known to be complete.
@@ -335,7 +367,7 @@ impl Slot {
         let untouched = {
             let state = self.state.lock();
             let eager = &state.eager;
-            !self.exposed.load(Ordering::Acquire) && !eager.dirty && eager.tail.is_none()
+            !self.exposed.load(Ordering::Acquire) && !eager.is_dirty() && eager.tail.is_none()
         };
         if untouched {
             return AfterLease::Idle;
@@ -353,7 +385,7 @@ impl Slot {
     /// The latest completion, if nothing was queued since.
     pub(crate) fn clean_tail(&self) -> Option<Completion> {
         let state = self.state.lock();
-        if state.eager.dirty || self.exposed.load(Ordering::Acquire) {
+        if state.eager.is_dirty() || self.exposed.load(Ordering::Acquire) {
             return None;
         }
         state.eager.tail.clone()

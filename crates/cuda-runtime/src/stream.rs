@@ -4,7 +4,7 @@ use crate::capture::Session;
 use crate::clock::StreamId;
 use crate::completion::Completion;
 use crate::device::Device;
-use crate::slot::Slot;
+use crate::slot::{Slot, Synchronized};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, CudaResult, Driver, RawStream};
 use std::fmt;
@@ -149,14 +149,21 @@ impl Stream {
         self.slot().record_eager()
     }
 
-    /// Waits on the host for everything queued so far.
+    /// Waits on the host for everything queued so far. The proof that it did is good until more is queued.
     ///
     /// # Errors
     /// [`RuntimeError::CaptureActive`] while this thread captures; errors of the work waited for.
     #[track_caller]
-    pub fn synchronize(&self) -> RuntimeResult<()> {
+    pub fn synchronize(&self) -> RuntimeResult<Synchronized> {
         let _site = CallSite::enter();
         self.slot().synchronize()
+    }
+
+    /// Whether nothing was queued here since `synchronized`, so that everything on the stream is done. Never true once
+    /// the raw handle was given out, or while the stream captures.
+    #[must_use]
+    pub fn is_done(&self, synchronized: &Synchronized) -> bool {
+        self.slot().is_done(synchronized)
     }
 
     /// Queues something by a driver call of the caller's.

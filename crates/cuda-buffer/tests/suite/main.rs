@@ -2,6 +2,7 @@
 //!
 //! `CARVE_CASES=10` runs ten times as many random programs.
 
+mod accesses;
 mod cases;
 mod costs;
 mod faults;

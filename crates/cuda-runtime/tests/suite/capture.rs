@@ -61,8 +61,8 @@ fn what_a_capture_forbids_is_refused_before_the_driver_sees_it() {
             device.allocate_on(64, &t).map(drop),
             device.allocate_pinned(64).map(drop),
             device.drain_frees(),
-            s.synchronize(),
-            t.synchronize(),
+            s.synchronize().map(drop),
+            t.synchronize().map(drop),
             eager.wait(),
         ];
         for result in refused {

@@ -1,0 +1,161 @@
+//! Read accesses that own their buffer: the last use of a value.
+
+use crate::blocking::BlockingAccess;
+use crate::buffer::CudaBuffer;
+use crate::guard::Guard;
+use crate::ledger::AccessKind;
+use crate::slice::DeviceSlice;
+use crate::{BufferError, BufferResult};
+use cuda_driver::{CallSite, DevicePtr};
+use cuda_runtime::{RuntimeResult, Stream};
+use std::fmt;
+use std::panic::Location;
+
+/// A read access that owns the buffer. When it ends, its completion is published and the memory goes back after that.
+///
+/// Nothing waits on the host. It may be moved, also to another thread, as it refers to nothing.
+#[must_use = "dropping the access at once gives the buffer back unread"]
+pub struct OwningReadAccess<T> {
+    /// Ended first: its completion is what the memory waits for.
+    guard: Guard,
+    buffer: CudaBuffer<T>,
+}
+
+impl<T: Copy + 'static> CudaBuffer<T> {
+    /// Reads for the last time, ordered on `stream` after the latest write.
+    ///
+    /// # Errors
+    /// With the buffer: [`BufferError::Access`] when a graph's launch or a forgotten guard writes it; a failed wait.
+    #[track_caller]
+    pub fn into_read_synchronized_with(
+        self,
+        stream: &Stream,
+    ) -> Result<OwningReadAccess<T>, (Self, BufferError)> {
+        let _site = CallSite::enter();
+        let since = CallSite::current().unwrap_or_else(Location::caller);
+        let reached = self.domain().check_reach(stream).map_err(BufferError::from);
+        let acquire = |()| Guard::acquire(self.domain(), AccessKind::Read, stream, since);
+        match reached.and_then(acquire) {
+            Ok(guard) => Ok(OwningReadAccess {
+                guard,
+                buffer: self,
+            }),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Reads for the last time by synchronous driver calls: waits on the host for the latest write.
+    ///
+    /// # Errors
+    /// With the buffer: as for [`DeviceData::blocking_read_access`](crate::DeviceData::blocking_read_access).
+    #[track_caller]
+    pub fn into_blocking_read_access(
+        self,
+    ) -> Result<OwningBlockingReadAccess<T>, (Self, BufferError)> {
+        let _site = CallSite::enter();
+        match BlockingAccess::begin(self.domain(), AccessKind::Read) {
+            Ok(access) => Ok(OwningBlockingReadAccess {
+                _access: access,
+                buffer: self,
+            }),
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl<T> OwningReadAccess<T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The stream that the access is ordered on.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        self.guard.stream()
+    }
+
+    /// The elements, readable by work on the access's stream.
+    #[must_use]
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        let address = self.guard.domain().address();
+        DeviceSlice::new(address, 0, self.len(), self.guard.timeline())
+    }
+
+    /// Publishes the completion and gives the memory back after it, as dropping does, and says what failed.
+    ///
+    /// # Errors
+    /// The failure of the record.
+    #[track_caller]
+    pub fn release(self) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        let Self { guard, buffer } = self;
+        let result = guard.release();
+        drop(buffer);
+        result
+    }
+
+    /// Ends the access and keeps the buffer.
+    ///
+    /// # Errors
+    /// The failure of the record, with the buffer lost to a device that is poisoned.
+    #[track_caller]
+    pub fn into_buffer(self) -> BufferResult<CudaBuffer<T>> {
+        let _site = CallSite::enter();
+        let Self { guard, buffer } = self;
+        guard.release()?;
+        Ok(buffer)
+    }
+}
+
+impl<T> fmt::Debug for OwningReadAccess<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwningReadAccess")
+            .field("stream", self.stream())
+            .field("buffer", &self.buffer)
+            .finish()
+    }
+}
+
+/// A read access of synchronous calls that owns the buffer. The memory goes back when it drops.
+#[must_use = "dropping the access at once gives the buffer back unread"]
+pub struct OwningBlockingReadAccess<T> {
+    /// Ended first.
+    _access: BlockingAccess,
+    buffer: CudaBuffer<T>,
+}
+
+impl<T> OwningBlockingReadAccess<T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The address, for synchronous driver calls of one's own while the access lives. It is null for no elements.
+    #[must_use]
+    pub fn address(&self) -> DevicePtr {
+        self.buffer.domain().address()
+    }
+}
+
+impl<T> fmt::Debug for OwningBlockingReadAccess<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwningBlockingReadAccess")
+            .field("buffer", &self.buffer)
+            .finish_non_exhaustive()
+    }
+}
