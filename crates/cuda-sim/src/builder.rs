@@ -24,8 +24,15 @@ pub enum Schedule {
 }
 
 /// Which checks report what they find. All are on by default.
+///
+/// More may come: name those to change and take the others from [`Checks::ALL`].
+///
+/// ```
+/// use cuda_sim::{Checks, SimDriver};
+/// let checks = Checks { uninitialised: false, ..Checks::ALL };
+/// let sim = SimDriver::builder().checks(checks).build();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Checks {
     /// Conflicting accesses that nothing orders, and aliased writes of one launch.
     pub races: bool,

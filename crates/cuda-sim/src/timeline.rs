@@ -165,7 +165,7 @@ impl Timeline {
         }
         for (id, &(from, to)) in self.edges.iter().enumerate() {
             for (index, phase, at) in [
-                (from, "\"s\"", self.spans[from].end),
+                (from, "\"s\"", within(&self.spans[from])),
                 (to, "\"f\",\"bp\":\"e\"", self.spans[to].start),
             ] {
                 comma(&mut text, &mut first);
@@ -207,6 +207,11 @@ fn comma(text: &mut String, first: &mut bool) {
     if !std::mem::replace(first, false) {
         text.push(',');
     }
+}
+
+/// The last nanosecond of a span: an arrow belongs to the span around its ends.
+fn within(span: &Span) -> Picos {
+    span.start.max(span.end.saturating_sub(1000))
 }
 
 /// Picoseconds as microseconds, exactly.

@@ -3,7 +3,7 @@
 use crate::time::{Picos, duration};
 use crate::timeline::{Span, Timeline};
 use cuda_driver::{DeviceId, RawStream};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 /// How long a stream had work under way.
@@ -70,11 +70,12 @@ impl Timeline {
         for (index, span) in self.spans.iter().enumerate() {
             ends.entry(span.end).or_default().push(index);
         }
+        let edges: HashSet<(usize, usize)> = self.edges.iter().copied().collect();
         let mut path = vec![last];
         let mut at = last;
         while let Some(before) = ends
             .get(&self.spans[at].start)
-            .and_then(|ended| self.cause(at, ended))
+            .and_then(|ended| self.cause(at, ended, &edges))
         {
             path.push(before);
             at = before;
@@ -84,7 +85,7 @@ impl Timeline {
     }
 
     /// Of the operations that ended when `at` began, one that held it back.
-    fn cause(&self, at: usize, ended: &[usize]) -> Option<usize> {
+    fn cause(&self, at: usize, ended: &[usize], edges: &HashSet<(usize, usize)>) -> Option<usize> {
         let span = &self.spans[at];
         let held_back = |&&index: &&usize| {
             let other: &Span = &self.spans[index];
@@ -92,7 +93,7 @@ impl Timeline {
                 && (other.lane == span.lane
                     || (other.engine == span.engine
                         && other.operation.device == span.operation.device)
-                    || self.edges.contains(&(index, at)))
+                    || edges.contains(&(index, at)))
         };
         ended.iter().rev().find(held_back).copied()
     }
