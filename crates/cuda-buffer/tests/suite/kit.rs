@@ -148,10 +148,8 @@ impl Kit {
         x: &(impl DeviceData<Element = u32> + ?Sized),
         a: u32,
     ) -> BufferResult<()> {
-        let (mut out, x) = (
-            out.write_synchronized_with(stream)?,
-            x.read_synchronized_with(stream)?,
-        );
+        // Acquired together, released one by one.
+        let (mut out, x) = cuda_buffer::acquire_all(stream, (out.write(), x.read()))?;
         let n = out.len();
         self.map
             .launch(stream, elements(n), (n as u32, a, &mut out, &x))

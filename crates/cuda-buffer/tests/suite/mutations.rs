@@ -1,12 +1,14 @@
 //! A missing wait is caught: whichever one a program lacks, the simulated device reports it.
 
-use crate::kit::{Kit, N, Rig};
+use crate::kit::{Kit, N, Rig, cases};
+use crate::programs::{Op, Work, World, op};
 use crate::tap::Tap;
 use cuda_buffer::{
     BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, PinnedBuffer,
 };
 use cuda_runtime::{Runtime, Stream};
 use cuda_sim::SimDriver;
+use proptest::prelude::*;
 use space_core::{Space, Undef};
 use std::sync::Arc;
 
@@ -125,4 +127,78 @@ fn a_program_that_lacks_any_one_wait_is_reported() {
         unseen.is_empty(),
         "of {waits} waits, nobody misses {unseen:#?}"
     );
+}
+
+/// Runs a random program without its `swallow`th wait. The number of waits, and the first report.
+fn run_random(seed: u64, ops: &[Op], swallow: u64) -> (u64, Option<String>, String) {
+    let sim = SimDriver::builder().seed(seed).build();
+    let tap = Arc::new(Tap::new(sim.clone()));
+    let runtime = Runtime::builder()
+        .driver(tap.clone())
+        .streams_per_device(5)
+        .build()
+        .unwrap();
+    let rig = Rig { runtime, sim };
+    let mut world = World::new(&rig, 4, 4).unwrap();
+    let before = tap.waits();
+    if swallow > 0 {
+        tap.swallow(swallow);
+    }
+    // A capture that lacks a wait may fail.
+    let ended = ops.iter().try_for_each(|op| world.op(op));
+    let waits = tap.waits() - before;
+    drop(world);
+    let site = tap.site().map_or(String::new(), ToString::to_string);
+    let report = rig
+        .sim
+        .reports()
+        .first()
+        .map(|report| report.kind().to_owned());
+    assert!(ended.is_ok() || swallow > 0);
+    (waits, report, site)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(150), max_shrink_iters: 400, ..ProptestConfig::default() })]
+
+    /// No wait is missing, and none is needless: every one that a random program makes is missed.
+    #[test]
+    fn random_programs_miss_every_wait(
+        seed in any::<u64>(),
+        ops in prop::collection::vec(op(), 1..25),
+        lacking in any::<[prop::sample::Index; 4]>(),
+    ) {
+        // A ledger covers all of a value: two operations on different elements are ordered, and need not be.
+        let whole = |work: &Work| !matches!(work, Work::PartialStep { .. } | Work::PartialCopy { .. });
+        // An access that is acquired alone can't know that the next one will wait for a later point of the same stream.
+        let exact = |op: &Op| match op {
+            Op::Work { work, .. } => whole(work),
+            Op::Readers { .. } => false,
+            op => !op.tells_the_host(),
+        };
+        let mut ops: Vec<_> = ops.into_iter().filter(exact).collect();
+        // The driver orders replays of one graph among themselves, on whatever streams they are.
+        let mut launches = 0..2;
+        ops.retain(|op| match op {
+            Op::Launch { .. } => launches.next() == Some(0),
+            Op::Relaunch { .. } => false,
+            _ => true,
+        });
+        for op in &mut ops {
+            // Joining a stream takes a wait to and fro, whether it then does anything or not.
+            if let Op::Capture { joined, works, .. } = op {
+                *joined = None;
+                works.retain(|(_, work)| whole(work));
+            }
+        }
+        let (waits, report, _) = run_random(seed, &ops, 0);
+        prop_assert_eq!(report, None);
+        for n in lacking {
+            if waits > 0 {
+                let n = n.index(waits as usize) as u64 + 1;
+                let (_, report, site) = run_random(seed, &ops, n);
+                prop_assert!(report.is_some(), "wait {} of {}, at {}", n, waits, site);
+            }
+        }
+    }
 }

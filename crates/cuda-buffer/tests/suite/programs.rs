@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// An operation that can be captured. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
-enum Work {
+pub(crate) enum Work {
     Fill {
         b: u8,
         v: u32,
@@ -66,7 +66,7 @@ enum Work {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(crate) enum Op {
     Work {
         s: u8,
         work: Work,
@@ -143,7 +143,7 @@ fn work() -> impl Strategy<Value = Work> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     let (i, v) = (any::<u8>, any::<u32>);
     prop_oneof![
         24 => (i(), work()).prop_map(|(s, work)| Op::Work { s, work }),
@@ -180,7 +180,7 @@ fn model(v: u32) -> Model {
 /// Captured work on the models.
 type Replay = Box<dyn Fn()>;
 
-struct World {
+pub(crate) struct World {
     device: Device,
     kit: Kit,
     streams: Vec<Stream>,
@@ -196,8 +196,24 @@ fn two<T>(all: &mut [T], a: usize, b: usize) -> (&mut T, &T) {
     (a, b)
 }
 
+impl Op {
+    /// Whether the host waits for the device, or asks it something: afterwards it knows more than the runtime notes.
+    pub(crate) fn tells_the_host(&self) -> bool {
+        matches!(
+            self,
+            Self::HostWrite { .. }
+                | Self::HostRead { .. }
+                | Self::FromSlice { .. }
+                | Self::ToVec { .. }
+                | Self::Synchronize { .. }
+                | Self::Release { .. }
+                | Self::ReleaseAfter { .. }
+        )
+    }
+}
+
 impl World {
-    fn new(rig: &Rig, streams: usize, buffers: usize) -> BufferResult<Self> {
+    pub(crate) fn new(rig: &Rig, streams: usize, buffers: usize) -> BufferResult<Self> {
         let device = rig.device();
         let kit = Kit::new(&device);
         let streams: Vec<_> = (0..streams)
@@ -404,7 +420,7 @@ impl World {
         }
     }
 
-    fn op(&mut self, op: &Op) -> BufferResult<()> {
+    pub(crate) fn op(&mut self, op: &Op) -> BufferResult<()> {
         match op {
             Op::Work { s, work } => {
                 let (stream, second) = (self.stream(*s), self.stream(s.wrapping_add(1)));

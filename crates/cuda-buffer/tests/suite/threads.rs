@@ -281,9 +281,13 @@ fn an_access_may_end_under_a_capture_of_another_thread() {
             });
             let n = N as u32;
             let mut access = x.write_synchronized_with(&s).unwrap();
-            kit.step.launch(&s, elements(N), (n, 1_u32, &mut access)).unwrap();
+            kit.step
+                .launch(&s, elements(N), (n, 1_u32, &mut access))
+                .unwrap();
             let mut other = y.write_synchronized_with(&s).unwrap();
-            kit.map.launch(&s, elements(N), (n, 1_u32, &mut other, &access)).unwrap();
+            kit.map
+                .launch(&s, elements(N), (n, 1_u32, &mut other, &access))
+                .unwrap();
             point.wait();
             point.wait();
             // From here on the stream belongs to the capture.
