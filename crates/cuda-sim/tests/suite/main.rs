@@ -7,6 +7,7 @@ mod faults;
 mod kit;
 mod memory_facts;
 mod modelled_time;
+mod operands;
 mod oracle;
 mod order;
 mod right_programs;

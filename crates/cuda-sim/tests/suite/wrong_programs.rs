@@ -1,7 +1,7 @@
 //! Small wrong programs, each with the one report that it deserves, under every one of 200 seeds.
 
 use crate::kit::{D0, Gpu};
-use cuda_driver::{Copies, DevicePtr, Driver, Kernels, Memory};
+use cuda_driver::{DevicePtr, Driver, Kernels, Memory};
 use cuda_sim::{Finding, OperationKind};
 use std::sync::Arc;
 
@@ -442,53 +442,4 @@ fn illegal_addresses_lose_the_device() {
             .of(cuda_driver::Call::MemAlloc)
             > 0
     );
-}
-
-/// Operands that share bytes are seen by the model as they were before the launch.
-#[test]
-fn operands_may_be_the_same_memory() {
-    let gpu = Gpu::seeded(0);
-    let (a, x) = (gpu.stream(), gpu.alloc(16));
-    gpu.fill(a, x, 1, 4);
-    gpu.fill(a, x, 7, 1);
-    gpu.add(a, x, x, DevicePtr(x.0 + 4), 3);
-    gpu.synchronize(a);
-    assert_eq!(gpu.read(x, 4), [8, 2, 2, 1]);
-    gpu.column(a, x, 5, 1, 1);
-    gpu.column(a, DevicePtr(x.0 + 8), 6, 1, 1);
-    gpu.synchronize(a);
-    assert_eq!(gpu.read(x, 4), [5, 2, 6, 1]);
-    gpu.clean();
-}
-
-/// What a launch declares as written only is poison before the model runs: a model that leaves part of it unwritten,
-/// or reads it first, shows it.
-#[test]
-fn outputs_hold_poison_before_the_launch() {
-    let gpu = Gpu::seeded(0);
-    let (a, x) = (gpu.stream(), gpu.alloc(16));
-    gpu.fill(a, x, 1, 4);
-    gpu.sloppy(a, x, 3);
-    gpu.synchronize(a);
-    assert_eq!(gpu.read(x, 4), [0, u32::MAX, u32::MAX, 1]);
-    gpu.clean();
-}
-
-/// A launch that writes rows of a matrix leaves the rest of it alone.
-#[test]
-fn outputs_are_not_inputs() {
-    let gpu = Gpu::seeded(0);
-    let (a, x) = (gpu.stream(), gpu.alloc(32 * 2));
-    gpu.fill(a, x, 1, 16);
-    gpu.column(a, x, 9, 2, 2);
-    gpu.synchronize(a);
-    let row = [9, 9, 1, 1, 1, 1, 1, 1];
-    assert_eq!(gpu.read(x, 16), [row, row].concat());
-    gpu.clean();
-    // SAFETY: a pattern of two bytes at an odd address is refused.
-    let odd = unsafe {
-        gpu.sim
-            .fill_async(D0, DevicePtr(x.0 + 1), cuda_driver::Pattern::U16(1), 1, a)
-    };
-    assert_eq!(odd.unwrap_err().code, cuda_driver::ErrorCode::INVALID_VALUE);
 }
