@@ -77,6 +77,13 @@ enum LedgerPlace {
 #[derive(Debug)]
 pub struct DeviceRegion(Arc<ArenaShared>);
 
+impl Drop for DeviceRegion {
+    /// The arena is gone, and with it every carve: no graph over its bytes has to heed them any more.
+    fn drop(&mut self) {
+        self.0.retract(0..usize::MAX);
+    }
+}
+
 impl DeviceRegion {
     /// The device of the slab.
     #[must_use]

@@ -255,9 +255,10 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         let wanted = self.parts.iter().map(|part| (part.domain(), kind));
         let guards = Guard::acquire_each(wanted, stream, since)?;
         Ok(Aggregate {
+            // Not what the stream is on by now: another thread may have begun to capture it.
+            timeline: guards.first().map_or(stream.id(), Guard::timeline),
             guards,
             stream: stream.clone(),
-            timeline: stream.timeline(),
             address: self.whole.address(),
             len: self.len,
             elements: PhantomData,

@@ -655,6 +655,38 @@ fn a_graph_is_not_launched_over_a_live_carve() {
     rig.finish();
 }
 
+/// A carve that nobody gave back ends with its arena, and a graph over its bytes goes on.
+#[test]
+fn a_graph_outlives_its_arena_and_the_carves_there() {
+    let rig = Rig::seeded(0, 2);
+    let kit = Kit::new(rig.runtime.default_device());
+    let [s, t] = rig.streams();
+    let mut arena = arena(&rig, 2048);
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    let graph = s
+        .capture(|_| {
+            arena.frame().scratch(|frame| {
+                let mut carve = frame.alloc(Undef::<u32, _>::new([N])).unwrap();
+                kit.map(&s, &mut carve, &x, 1)?;
+                x.copy_from(&carve, &s)
+            })
+        })
+        .unwrap();
+    let mut left = arena.frame().alloc(Undef::<u32, _>::new([N])).unwrap();
+    left.fill(&t, 9).unwrap();
+    drop(left);
+    assert!(matches!(
+        graph.launch(&s),
+        Err(BufferError::ArenaInUse { .. })
+    ));
+    drop(arena);
+    graph.launch(&s).unwrap(); // after the fill on the other stream
+    assert_eq!(x.to_vec().unwrap(), [6; N]);
+    drop((x, graph, kit, s, t));
+    rig.finish();
+}
+
 /// A step may reuse scratch bytes for what it returns: its own carve does not stand in its way.
 #[test]
 fn a_graph_may_write_a_carve_over_its_own_scratch() {

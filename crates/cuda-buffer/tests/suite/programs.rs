@@ -2,8 +2,8 @@
 
 use crate::kit::{Kit, N, Rig, cases, elements, join_of, map_of, step_of};
 use cuda_buffer::{
-    AccessCompletion, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab,
-    Graph, Launch, PinnedBuffer, acquire_all, copy_slice,
+    AccessCompletion, BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData,
+    DeviceSlab, Graph, Launch, PartitionedCudaBuffer, PinnedBuffer, acquire_all, copy_slice,
 };
 use cuda_runtime::{Device, Stream};
 use cuda_sim::SimDriver;
@@ -100,6 +100,20 @@ pub(crate) enum Op {
     Synchronize {
         b: u8,
     },
+    /// The buffer in parts for a while: each on a stream of its own, then all together.
+    Cut {
+        b: u8,
+        at: [usize; 2],
+        s: [u8; 3],
+        v: u32,
+    },
+    /// A last read, by an access that owns the buffer.
+    LastRead {
+        b: u8,
+        dst: u8,
+        s: u8,
+        v: u32,
+    },
     Release {
         s: u8,
     },
@@ -155,6 +169,9 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         1 => i().prop_map(|b| Op::ToVec { b }),
         2 => (i(), any::<Option<u8>>(), v()).prop_map(|(b, on, v)| Op::Renew { b, on, v }),
         1 => i().prop_map(|b| Op::Synchronize { b }),
+        2 => (i(), (0..=N, 0..=N), any::<[u8; 3]>(), v())
+            .prop_map(|(b, (x, y), s, v)| Op::Cut { b, at: [x.min(y), x.max(y)], s, v }),
+        1 => (i(), i(), i(), v()).prop_map(|(b, dst, s, v)| Op::LastRead { b, dst, s, v }),
         2 => i().prop_map(|s| Op::Release { s }),
         2 => i().prop_map(|s| Op::ReleaseAfter { s }),
         3 => (
@@ -494,6 +511,26 @@ impl World {
                 fresh.fill(&self.stream((*v >> 8) as u8), *v)?;
                 self.buffers[b] = (fresh, model(*v));
             }
+            Op::Cut { b, at, s, v } => self.cut(self.buffer(*b), *at, *s, *v)?,
+            Op::LastRead { b, dst, s, v } => {
+                let b = self.buffer(*b);
+                let dst = self.other(*dst, b);
+                let stream = self.stream(*s);
+                let mut fresh = CudaBuffer::new(&self.device, N)?;
+                fresh.fill(&stream, *v)?;
+                let old = std::mem::replace(&mut self.buffers[b].0, fresh);
+                let read = old
+                    .into_read_synchronized_with(&stream)
+                    .map_err(|(_, error)| error)?;
+                let mut out = self.buffers[dst].0.write_synchronized_with(&stream)?;
+                let args = (N as u32, 29_u32, &mut out, &read);
+                self.kit.map.launch(&stream, elements(N), args)?;
+                drop(read);
+                drop(out);
+                let old = std::mem::replace(&mut self.buffers[b].1, model(*v));
+                let mapped = old.borrow().iter().map(|x| map_of(*x, 29)).collect();
+                *self.buffers[dst].1.borrow_mut() = mapped;
+            }
             Op::Synchronize { b } => self.buffers[self.buffer(*b)].0.synchronize()?,
             Op::Release { s } => {
                 let s = *s as usize % self.streams.len();
@@ -542,7 +579,7 @@ impl World {
                         };
                         replay.push(self.work(on, other, work)?);
                     }
-                    Ok::<_, cuda_buffer::BufferError>(())
+                    Ok::<_, BufferError>(())
                 })?;
                 self.graphs.push((graph, replay));
             }
@@ -565,6 +602,37 @@ impl World {
             }
             Op::Launch { .. } | Op::Relaunch { .. } | Op::DropGraph { .. } => {}
         }
+        Ok(())
+    }
+
+    fn cut(&mut self, b: usize, at: [usize; 2], s: [u8; 3], v: u32) -> BufferResult<()> {
+        let streams = s.map(|s| self.stream(s));
+        let empty = CudaBuffer::new(&self.device, 0)?;
+        let whole = std::mem::replace(&mut self.buffers[b].0, empty);
+        let ranges = [0..at[0], at[0]..at[1], at[1]..N];
+        let mut parts = match PartitionedCudaBuffer::new(whole, &ranges) {
+            Ok(parts) => parts,
+            // A graph holds it.
+            Err((whole, BufferError::Held { .. })) => {
+                self.buffers[b].0 = whole;
+                return Ok(());
+            }
+            Err((_, error)) => return Err(error),
+        };
+        for (part, stream) in parts.parts_mut().iter_mut().zip(&streams) {
+            self.kit.step(stream, part, v)?;
+        }
+        let mut all = parts.write_synchronized_with(&streams[2])?;
+        let args = (N as u32, v, &mut all);
+        self.kit.step.launch(&streams[2], elements(N), args)?;
+        all.release()?;
+        parts.parts_mut()[1].fill(&streams[0], v)?;
+        self.buffers[b].0 = parts.into_whole().map_err(|(_, error)| error)?;
+        let mut model = self.buffers[b].1.borrow_mut();
+        model
+            .iter_mut()
+            .for_each(|x| *x = step_of(step_of(*x, v), v));
+        model[ranges[1].clone()].fill(v);
         Ok(())
     }
 
