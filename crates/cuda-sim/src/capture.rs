@@ -278,6 +278,7 @@ impl Sim {
         }
         if let Err(code) = outcome {
             self.release_graph_memory(&state.allocations);
+            self.discarded.add(state);
             return Err(code);
         }
         let data = Arc::new(GraphData::new(id, state.nodes, state.allocations));

@@ -4,6 +4,7 @@ use crate::builder::{Config, Schedule, SimBuilder};
 use crate::clock::{Clock, Epoch};
 use crate::explore::panic_message;
 use crate::faults::Faults;
+use crate::locked::Locked;
 use crate::report::{Finding, Report};
 use crate::scheduler::Step;
 use crate::sim::{Caller, Sim};
@@ -165,8 +166,8 @@ impl SimDriver {
         while self.step(&mut sim, true) {}
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, Sim> {
-        self.shared.state.lock()
+    pub(crate) fn state(&self) -> Locked<'_> {
+        Locked(self.shared.state.lock())
     }
 
     pub(crate) fn call_counters(&self) -> &CallCounters {
@@ -210,11 +211,7 @@ impl SimDriver {
         result.map_err(|code| CudaError::new(code, call, Some(device)))
     }
 
-    fn begin(
-        &self,
-        caller: Caller,
-        device: Option<DeviceId>,
-    ) -> Result<MutexGuard<'_, Sim>, ErrorCode> {
+    fn begin(&self, caller: Caller, device: Option<DeviceId>) -> Result<Locked<'_>, ErrorCode> {
         self.shared.counters.record(caller.call);
         let mut sim = self.state();
         if IN_HOST_FUNCTION.get() {
@@ -247,14 +244,14 @@ impl SimDriver {
     }
 
     /// With the eager schedule, runs what can run.
-    fn settle(&self, sim: &mut MutexGuard<'_, Sim>) {
+    fn settle(&self, sim: &mut Locked<'_>) {
         if self.shared.schedule == Schedule::Eager {
             while !sim.active.is_empty() && self.step(sim, false) {}
         }
     }
 
     /// Runs one operation, host functions only if `may_call`; false when none can run.
-    fn step(&self, sim: &mut MutexGuard<'_, Sim>, may_call: bool) -> bool {
+    fn step(&self, sim: &mut Locked<'_>, may_call: bool) -> bool {
         let step = match self.shared.schedule {
             Schedule::Stepped { .. } => sim.step_randomly(may_call),
             Schedule::Eager => sim.step_in_order(may_call),
@@ -263,7 +260,7 @@ impl SimDriver {
             Step::Ran => true,
             Step::Idle => false,
             Step::Call { lane, function } => {
-                let outcome = MutexGuard::unlocked(sim, || {
+                let outcome = MutexGuard::unlocked(&mut sim.0, || {
                     IN_HOST_FUNCTION.set(true);
                     let outcome = catch_unwind(AssertUnwindSafe(|| function()));
                     IN_HOST_FUNCTION.set(false);
@@ -273,6 +270,7 @@ impl SimDriver {
                     sim.host_function_panicked(lane, panic_message(panic));
                 }
                 sim.host_function_returned(lane);
+                sim.discarded.add(function);
                 self.shared.changed.notify_all();
                 true
             }
@@ -282,7 +280,7 @@ impl SimDriver {
     /// Runs operations until what is waited for has happened.
     fn run_until(
         &self,
-        sim: &mut MutexGuard<'_, Sim>,
+        sim: &mut Locked<'_>,
         device: DeviceId,
         caller: Caller,
         wait: &Wait,
@@ -296,12 +294,17 @@ impl SimDriver {
                 return Ok(());
             }
             if self.step(sim, true) {
+                deadline = None;
                 continue;
             }
             let held = sim.lanes.iter().any(|lane| lane.held);
             let limit = *deadline.get_or_insert_with(|| Instant::now() + self.shared.wait_limit);
             if (held || sim.running_host_functions > 0)
-                && !self.shared.changed.wait_until(sim, limit).timed_out()
+                && !self
+                    .shared
+                    .changed
+                    .wait_until(&mut sim.0, limit)
+                    .timed_out()
             {
                 continue;
             }

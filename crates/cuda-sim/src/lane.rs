@@ -93,12 +93,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Its device is lost: nothing that is queued has an effect. Returns how many host functions are never called.
-    pub(crate) fn abandon(&mut self) -> u64 {
+    /// Its device is lost: nothing that is queued has an effect. Returns how many host functions are never called, and
+    /// what was queued.
+    pub(crate) fn abandon(&mut self) -> (u64, VecDeque<Queued>) {
         let calls = self.queue.iter().map(|queued| queued.task.calls()).sum();
-        self.queue.clear();
         self.completed = self.submitted;
-        calls
+        (calls, std::mem::take(&mut self.queue))
     }
 
     pub(crate) fn new(device: DeviceId, stream: Option<RawStream>) -> Self {

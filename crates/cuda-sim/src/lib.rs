@@ -52,7 +52,7 @@
 //!
 //! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`], the
 //! lock and the loops), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
-//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `objects` (what handles name), `lane` (a stream's
+//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `locked` (its lock), `objects` (what handles name), `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `execute` and `model_run` (what it does), `checker` over
 //! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph). Raw pointers occur in `host_memory` only.
@@ -83,6 +83,7 @@ mod handles;
 mod host_memory;
 mod lane;
 mod leak;
+mod locked;
 mod memory;
 mod model_run;
 mod objects;

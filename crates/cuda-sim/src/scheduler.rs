@@ -132,16 +132,15 @@ impl Sim {
 
     fn finish_node(&mut self, lane: u32, index: u64, mut run: Box<GraphRun>, node: u32) {
         run.finish(node);
-        if self.lanes[lane as usize].completed >= index {
-            return; // the device was lost meanwhile
+        let lost = self.lanes[lane as usize].completed >= index;
+        if run.remaining > 0 && !lost {
+            let task = Task::Graph(run);
+            self.lane(lane).queue.push_front(Queued { index, task });
+            return;
         }
-        if run.remaining == 0 {
+        self.discarded.add(run);
+        if !lost {
             self.complete(lane, index);
-        } else {
-            self.lane(lane).queue.push_front(Queued {
-                index,
-                task: Task::Graph(run),
-            });
         }
     }
 
@@ -190,8 +189,9 @@ impl Sim {
             return;
         };
         if fault.is_some() {
-            self.pending_host_functions -=
-                task.calls().saturating_sub(1) + self.lane(lane).abandon();
+            let (calls, queue) = self.lane(lane).abandon();
+            self.pending_host_functions -= task.calls().saturating_sub(1) + calls;
+            self.discarded.add((task, queue));
             self.active.retain(|&active| active != lane);
             return;
         }
@@ -201,6 +201,7 @@ impl Sim {
                     self.host_joins(&clock, 0);
                 }
                 self.complete(lane, index);
+                self.discarded.add(pending.work);
             }
             Task::Graph(mut run) => {
                 run.calls -= 1;

@@ -8,6 +8,7 @@ use crate::graph::{Exec, Graph, GraphOwners};
 use crate::handles::{Site, Table};
 use crate::host_memory::HostPtr;
 use crate::lane::{HostBefore, Lane, Pending, Queued, Resolved, Task};
+use crate::locked::Discarded;
 use crate::memory::Allocations;
 use crate::objects::{
     DeviceState, EventEntry, FunctionEntry, ModuleEntry, PinnedEntry, PinnedId, StreamEntry,
@@ -81,6 +82,8 @@ pub(crate) struct Sim {
     pub(crate) host_shadow_limit: usize,
     pub(crate) pending_host: HashMap<(u32, u64, u32), PendingHost>,
     pub(crate) pending_host_functions: u64,
+    /// What is to be dropped without the lock.
+    pub(crate) discarded: Discarded,
     pub(crate) reports: ReportLog,
     pub(crate) timeline: Timeline,
     pub(crate) faults: FaultPlan,
@@ -138,6 +141,7 @@ impl Sim {
             host_shadow_limit: 1024,
             pending_host: HashMap::new(),
             pending_host_functions: 0,
+            discarded: Discarded::default(),
             reports: ReportLog::default(),
             timeline: Timeline::new(config.timeline),
             faults: FaultPlan::default(),
@@ -371,7 +375,9 @@ impl Sim {
             .filter(|(_, lane)| lane.device == device)
         {
             if !lane.busy {
-                self.pending_host_functions -= lane.abandon();
+                let (calls, queue) = lane.abandon();
+                self.pending_host_functions -= calls;
+                self.discarded.add(queue);
                 self.active.retain(|&active| active != number as u32);
             }
             (lane.held, lane.lost) = (false, false);

@@ -70,6 +70,7 @@ impl Graphs for SimDriver {
             sim.find_graph(graph, caller)?;
             if let Some(graph) = sim.graphs.remove(graph.0, caller.site) {
                 sim.disown_graph(&graph.data);
+                sim.discarded.add(graph);
             }
             Ok(())
         })
@@ -81,6 +82,7 @@ impl Graphs for SimDriver {
             sim.find_exec(exec, caller)?;
             if let Some(exec) = sim.execs.remove(exec.0, caller.site) {
                 sim.disown_graph(&exec.data);
+                sim.discarded.add(exec);
             }
             Ok(())
         })

@@ -142,6 +142,8 @@ impl Kernels for SimDriver {
         stream: RawStream,
         function: Arc<dyn Fn() + Send + Sync>,
     ) -> CudaResult<()> {
+        // Kept until the lock is released, should the call fail.
+        let _kept = Arc::clone(&function);
         self.call(Call::LaunchHostFunc, Some(device), |sim, caller| {
             sim.enqueue(
                 device,

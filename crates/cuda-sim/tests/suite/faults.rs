@@ -162,6 +162,56 @@ fn a_host_function_may_take_the_locks_of_a_thread_that_calls_the_driver() {
     assert_eq!(*lock.lock().unwrap(), 1);
 }
 
+/// Holds device memory, as a host function of a program may.
+struct Holder {
+    sim: SimDriver,
+    x: cuda_driver::DevicePtr,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // SAFETY: the simulated device checks that nothing uses the memory.
+        let _ = unsafe { self.sim.mem_free(D0, self.x) };
+    }
+}
+
+#[test]
+fn what_a_host_function_holds_may_call_the_driver_when_it_is_dropped() {
+    for seed in 0..20 {
+        let gpu = Gpu::seeded(seed);
+        let stream = gpu.stream();
+        let holder = || {
+            let holder = Holder {
+                sim: gpu.sim.clone(),
+                x: gpu.alloc(4),
+            };
+            Arc::new(move || assert!(holder.x.0 > 0))
+        };
+        let launch = |holder| gpu.sim.launch_host_function(D0, stream, holder);
+        launch(holder()).unwrap();
+        gpu.synchronize(stream);
+        let captured = holder();
+        gpu.begin(stream);
+        launch(captured).unwrap();
+        let graph = gpu.end(stream);
+        let exec = gpu.instantiate(graph);
+        gpu.replay(exec, stream).unwrap();
+        gpu.destroy_graph(graph);
+        gpu.destroy_exec(exec);
+        gpu.synchronize(stream);
+        let unknown = cuda_driver::RawStream(0);
+        assert!(gpu.sim.launch_host_function(D0, unknown, holder()).is_err());
+        gpu.clean();
+        let memory = gpu.sim.memory_info(D0).unwrap();
+        assert_eq!(memory.0, memory.1, "all of it was freed");
+        launch(holder()).unwrap();
+        gpu.sim
+            .faults()
+            .fail_nth(Call::CtxSynchronize, 1, ErrorCode::LAUNCH_FAILED);
+        assert!(gpu.sim.device_synchronize(D0).is_err());
+    }
+}
+
 #[test]
 fn a_host_function_that_panics_loses_the_device_and_not_the_caller() {
     let gpu = Gpu::seeded(0);
