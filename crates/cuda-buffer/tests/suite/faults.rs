@@ -1,7 +1,7 @@
 //! Every driver call of a scenario fails once: no panic, no hang, tokens back, the error reported, nothing lost
 //! that is not counted, and nothing wrong on the device.
 
-use crate::kit::{Kit, N, Rig};
+use crate::kit::{Kit, N, Rig, cases};
 use cuda_buffer::{
     BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, Graph,
     PinnedBuffer,
@@ -132,7 +132,11 @@ impl Fixture {
 }
 
 fn simulation(pools: bool) -> Rig {
-    Rig::new(SimDriver::builder().pools(pools), 3)
+    seeded(pools, 0)
+}
+
+fn seeded(pools: bool, seed: u64) -> Rig {
+    Rig::new(SimDriver::builder().pools(pools).seed(seed), 3)
 }
 
 /// Runs `body` on a thread of its own, and panics when it takes too long.
@@ -195,7 +199,12 @@ fn may_leave(call: Call, object: LeakedObject) -> bool {
 }
 
 fn fail_once(pools: bool, call: Call, n: u64) {
-    let rig = simulation(pools);
+    for seed in 0..u64::from(cases(3)) {
+        fail_under(seeded(pools, seed), call, n);
+    }
+}
+
+fn fail_under(rig: Rig, call: Call, n: u64) {
     let mut fixture = Fixture::new(&rig).unwrap();
     let before = rig.sim.counters().snapshot();
     rig.sim.faults().fail_nth(call, n, CODE);

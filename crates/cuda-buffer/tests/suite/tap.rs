@@ -1,4 +1,4 @@
-//! A driver between the runtime and the simulation: it hands every call on, but for the one wait it swallows.
+//! A driver between the runtime and the simulation: it hands every call on, but for waits that it is told to swallow.
 
 use cuda_driver::{
     Argument, CallCounters, CallSite, Capture, CaptureMode, CaptureStatus, Copies, CudaResult,
@@ -10,7 +10,7 @@ use cuda_sim::SimDriver;
 use parking_lot::Mutex;
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The driver in between.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Tap {
     waits: AtomicU64,
     /// The number of the wait that never reaches the device; 0 for none.
     swallowed: AtomicU64,
+    /// Whether the host's waits for events do nothing.
+    deaf: AtomicBool,
     /// Where the swallowed wait was asked for.
     site: Mutex<Option<&'static Location<'static>>>,
 }
@@ -30,6 +32,7 @@ impl Tap {
             sim,
             waits: AtomicU64::new(0),
             swallowed: AtomicU64::new(0),
+            deaf: AtomicBool::new(false),
             site: Mutex::new(None),
         }
     }
@@ -37,6 +40,11 @@ impl Tap {
     /// The `n`th wait from now on succeeds and does nothing.
     pub(crate) fn swallow(&self, n: u64) {
         self.swallowed.store(self.waits() + n, Ordering::Relaxed);
+    }
+
+    /// From now on the host does not wait for events, and believes that it did.
+    pub(crate) fn deafen(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
     }
 
     /// Where the swallowed wait was asked for.
@@ -105,8 +113,14 @@ impl Events for Tap {
         unsafe fn event_destroy(device: DeviceId, event: RawEvent) -> CudaResult<()>;
         fn event_record(device: DeviceId, event: RawEvent, stream: RawStream) -> CudaResult<()>;
         fn event_query(device: DeviceId, event: RawEvent) -> CudaResult<bool>;
-        fn event_synchronize(device: DeviceId, event: RawEvent) -> CudaResult<()>;
         fn event_elapsed(device: DeviceId, start: RawEvent, end: RawEvent) -> CudaResult<f32>;
+    }
+
+    fn event_synchronize(&self, device: DeviceId, event: RawEvent) -> CudaResult<()> {
+        if self.deaf.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.sim.event_synchronize(device, event)
     }
 }
 

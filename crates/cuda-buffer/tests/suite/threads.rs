@@ -305,3 +305,48 @@ fn an_access_may_end_under_a_capture_of_another_thread() {
         rig.finish();
     }
 }
+
+/// Captures of several threads don't disturb each other, nor the eager work between them, over the same buffer.
+#[test]
+fn threads_capture_at_once() {
+    for seed in 0..u64::from(cases(10)) {
+        let rig = Rig::seeded(seed, 5);
+        let kit = Kit::new(rig.runtime.default_device());
+        let device = rig.device();
+        let [s] = rig.streams();
+        let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        x.fill(&s, 5).unwrap();
+        let together = Barrier::new(3);
+        std::thread::scope(|scope| {
+            for a in 0..3_u32 {
+                let (x, kit, device, together) = (&x, &kit, &device, &together);
+                scope.spawn(move || {
+                    let stream = device.streams().acquire().unwrap();
+                    let mut out = CudaBuffer::<u32>::new(device, N).unwrap();
+                    let mut eager = CudaBuffer::<u32>::new(device, N).unwrap();
+                    let other = (a == 0).then(|| device.streams().acquire().unwrap());
+                    together.wait();
+                    let graph = stream.capture(|_| {
+                        kit.map(&stream, &mut out, x, a)?;
+                        together.wait();
+                        if let Some(other) = &other {
+                            kit.map(other, &mut eager, x, 9)?;
+                        }
+                        kit.step(&stream, &mut out, a)
+                    });
+                    let graph = graph.unwrap();
+                    for _ in 0..3 {
+                        graph.launch(&stream).unwrap();
+                    }
+                    assert_eq!(out.to_vec().unwrap(), [step_of(map_of(5, a), a); N]);
+                    if other.is_some() {
+                        assert_eq!(eager.to_vec().unwrap(), [map_of(5, 9); N]);
+                    }
+                });
+            }
+        });
+        kit.step(&s, &mut x, 1).unwrap();
+        drop((x, kit, device, s));
+        rig.finish();
+    }
+}

@@ -215,3 +215,54 @@ fn objects_keep_their_device_alive_and_the_last_one_ends_it() {
     sim.shutdown();
     sim.assert_no_reports();
 }
+
+/// Out of memory, a device waits for its frees, gives its spare memory back and asks once more.
+#[test]
+fn running_out_of_memory_is_tried_twice() {
+    let out = ErrorCode::OUT_OF_MEMORY;
+    let rig = Rig::new(1);
+    let device = rig.device();
+    let faults = rig.sim.faults();
+    faults.fail_nth(Call::MemAllocFromPoolAsync, 1, out);
+    let before = rig.sim.counters().snapshot();
+    let (memory, allocated) = device.allocate(64).unwrap();
+    let made = rig.sim.counters().snapshot() - before;
+    assert_eq!(
+        (
+            made.of(Call::MemAllocFromPoolAsync),
+            made.of(Call::MemPoolTrimTo)
+        ),
+        (2, 1)
+    );
+    memory.reclaim(allocated);
+
+    faults.fail_nth(Call::MemAllocFromPoolAsync, 1, out);
+    faults.fail_nth(Call::MemAllocFromPoolAsync, 2, out);
+    let error = device.allocate(64).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            RuntimeError::OutOfMemory {
+                wanted_bytes: 64,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    for call in [
+        Call::MemPoolTrimTo,
+        Call::MemGetInfo,
+        Call::StreamSynchronize,
+    ] {
+        faults.fail_nth(Call::MemAllocFromPoolAsync, 1, out);
+        faults.fail_nth(Call::MemAllocFromPoolAsync, 2, out);
+        faults.fail_nth(call, 1, ErrorCode::NOT_PERMITTED);
+        let error = device.allocate(64).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::NOT_PERMITTED), "{call}");
+        faults.clear();
+        let (memory, allocated) = device.allocate(64).unwrap();
+        memory.reclaim(allocated);
+    }
+    drop(device);
+    rig.finish();
+}
