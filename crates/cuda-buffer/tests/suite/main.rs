@@ -9,6 +9,7 @@ mod faults;
 mod kit;
 mod mutations;
 mod partition;
+mod peers;
 mod programs;
 mod tap;
 mod threads;
