@@ -355,6 +355,6 @@ pub(crate) fn capturing(device: &Device) -> RuntimeResult<bool> {
     }
     let core = session.core();
     let raw = session.streams.borrow()[0].slot().raw;
-    let status = core.call(|driver| driver.capture_status(core.id, raw))?;
+    let status = core.call_in_cleanup(|driver| driver.capture_status(core.id, raw))?;
     Ok(status != CaptureStatus::None)
 }

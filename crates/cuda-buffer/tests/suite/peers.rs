@@ -58,13 +58,13 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let (b, s, v) = (0..2 * DEVICES, 0..2_usize, any::<u32>());
     prop_oneof![
-        2 => (b.clone(), s.clone(), v.clone()).prop_map(|(b, s, v)| Op::Fill { b, s, v }),
-        3 => (b.clone(), s.clone(), v.clone()).prop_map(|(b, s, a)| Op::Step { b, s, a }),
+        2 => (b.clone(), s.clone(), v).prop_map(|(b, s, v)| Op::Fill { b, s, v }),
+        3 => (b.clone(), s.clone(), v).prop_map(|(b, s, a)| Op::Step { b, s, a }),
         6 => (b.clone(), b.clone(), s.clone(), any::<bool>())
             .prop_map(|(dst, src, s, of_source)| Op::Copy { dst, src, s, of_source }),
         1 => (b.clone(), s.clone()).prop_map(|(b, s)| Op::ToPinned { b, s }),
         1 => (b.clone(), s.clone()).prop_map(|(b, s)| Op::FromPinned { b, s }),
-        1 => (b.clone(), s.clone(), v.clone()).prop_map(|(b, s, v)| Op::Renew { b, s, v }),
+        1 => (b.clone(), s.clone(), v).prop_map(|(b, s, v)| Op::Renew { b, s, v }),
         1 => (b.clone(), b, s.clone(), v).prop_map(|(b, other, s, a)| Op::Capture { b, other, s, a }),
         2 => s.prop_map(|s| Op::Launch { s }),
         1 => Just(Op::Forget),

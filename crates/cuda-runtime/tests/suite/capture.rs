@@ -297,3 +297,21 @@ fn a_device_may_end_while_its_thread_captures_on_another() {
     sim.shutdown();
     sim.assert_no_reports();
 }
+
+/// Being asked is no occasion to hand over what a destructor left: the answer would be lost on who can't take it.
+#[test]
+fn asking_whether_a_thread_captures_takes_no_parked_error() {
+    let rig = Rig::new(1);
+    let device = rig.device();
+    let s = device.streams().acquire().unwrap();
+    let capture = Capture::begin(&s, CaptureMode::ThreadLocal).unwrap();
+    let parked = RuntimeError::NoThread {
+        reason: "a test".into(),
+    };
+    device.park(parked.clone());
+    assert_eq!(device.capturing(), Ok(true));
+    assert_eq!(device.check(), Err(parked));
+    drop(capture.end().unwrap());
+    drop((s, device));
+    rig.finish();
+}
