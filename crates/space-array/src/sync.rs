@@ -1,0 +1,12 @@
+//! What the memory core takes from `std::sync`, and from loom where that checks it.
+
+pub(crate) use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Locks. No code of a caller runs under a lock of this crate, so a poisoned one is in order.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
