@@ -106,6 +106,11 @@ impl Drop for Node {
 /// A point of a stream's work: it is complete once everything queued before it is done.
 ///
 /// Cheap to clone. The event behind it returns to the device's free list when the last clone drops.
+///
+/// | | asks | waits on the host | awaited |
+/// |---|---|---|---|
+/// | one | [`is_complete`](Self::is_complete) | [`wait`](Self::wait), [`wait_within`](Self::wait_within) a time | `.await` |
+/// | several | | [`wait_all`](Self::wait_all), [`wait_any`](Self::wait_any) | |
 #[derive(Clone)]
 pub struct Completion {
     /// `None` only while dropping.
@@ -188,8 +193,17 @@ impl Completion {
         }
         self.refuse_captured("on the host")?;
         let _site = CallSite::enter();
+        self.node().core.check()?;
+        self.is_complete_in_cleanup()
+    }
+
+    /// As [`is_complete`](Self::is_complete), for threads of the runtime: errors that a destructor left stay where they are.
+    pub(crate) fn is_complete_in_cleanup(&self) -> RuntimeResult<bool> {
+        if self.is_known_complete() {
+            return Ok(true);
+        }
         let node = self.node();
-        let done = node.core.call(|driver| {
+        let done = node.core.call_in_cleanup(|driver| {
             capture::relaxed(driver, |driver| {
                 driver.event_query(node.core.id, node.event)
             })
@@ -198,6 +212,10 @@ impl Completion {
             self.mark_complete();
         }
         Ok(done)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<DeviceCore> {
+        &self.node().core
     }
 
     /// Waits on the host until the work is done.

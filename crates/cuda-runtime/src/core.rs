@@ -3,6 +3,7 @@
 use crate::clock::{Clock, StreamId};
 use crate::completion::Node;
 use crate::counters::OrderCounters;
+use crate::notifier::Notifier;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{
     CallSite, CudaError, CudaResult, DeviceId, DeviceProperties, Driver, EventFlags, RawEvent,
@@ -44,6 +45,7 @@ pub(crate) struct DeviceCore {
     /// Of each stream of the device, the highest position that is known to be complete.
     progress: Mutex<Vec<(StreamId, Arc<AtomicU64>)>>,
     pub(crate) events_created: AtomicU64,
+    pub(crate) notifier: Notifier,
     /// Number of captures open on this device, by any thread of this process.
     captures: Mutex<usize>,
     capture_ended: Condvar,
@@ -77,6 +79,7 @@ impl DeviceCore {
             spare: Mutex::new(Spare::default()),
             progress: Mutex::default(),
             events_created: AtomicU64::new(0),
+            notifier: Notifier::default(),
             captures: Mutex::new(0),
             capture_ended: Condvar::new(),
         })

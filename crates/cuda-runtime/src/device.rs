@@ -4,9 +4,10 @@ use crate::core::DeviceCore;
 use crate::counters::OrderCounts;
 use crate::memory::DeviceMemory;
 use crate::module::Modules;
-use crate::pool::{Pool, StreamPool};
+use crate::pool::Pool;
 use crate::slot::Slot;
 use crate::stream::Stream;
+use crate::stream_pool::StreamPool;
 use crate::{RuntimeError, RuntimeResult, capture};
 use cuda_driver::{CallCounts, CallSite, CaptureMode, DeviceId, DeviceProperties, Driver};
 use parking_lot::Mutex;
@@ -23,7 +24,6 @@ pub(crate) struct DeviceResources {
     /// The device's own stream for blocking transfers.
     transfer: Arc<Slot>,
     modules: Modules,
-    notifier: Mutex<Option<JoinHandle<()>>>,
     reclaimer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -71,7 +71,6 @@ impl Device {
             memory,
             transfer,
             modules: Modules::default(),
-            notifier: Mutex::new(None),
             reclaimer: Mutex::new(None),
         })))
     }
@@ -92,39 +91,20 @@ impl Device {
         &self.0.modules
     }
 
-    pub(crate) fn start_notifier(&self) -> RuntimeResult<()> {
-        let pool = self.0.pool.clone();
-        self.start(&self.0.notifier, "carve-notify", move |_| {
-            pool.notify_until_closed();
-        })
-    }
-
+    /// Starts the thread of frees that may block, once.
     pub(crate) fn start_reclaimer(&self) -> RuntimeResult<()> {
-        let frees = self.0.memory.late_frees.clone();
-        self.start(&self.0.reclaimer, "carve-reclaim", move |core| {
-            frees.free_until_closed(core);
-        })
-    }
-
-    /// Starts one of the device's threads, once.
-    fn start(
-        &self,
-        thread: &Mutex<Option<JoinHandle<()>>>,
-        name: &str,
-        work: impl FnOnce(&DeviceCore) + Send + 'static,
-    ) -> RuntimeResult<()> {
-        let mut thread = thread.lock();
+        let mut thread = self.0.reclaimer.lock();
         if thread.is_some() {
             return Ok(());
         }
-        let core = self.0.core.clone();
+        let (core, frees) = (self.0.core.clone(), self.0.memory.late_frees.clone());
         let handle = std::thread::Builder::new()
-            .name(format!("{name}-{}", core.id.0))
+            .name(format!("carve-reclaim-{}", core.id.0))
             .spawn(move || {
                 // Its calls concern no capture of its own, and must not disturb one. Where the driver can't relax a
                 // thread, its strict calls fail and are reported like any other.
                 let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
-                work(&core);
+                frees.free_until_closed(&core);
             })
             .map_err(|error| RuntimeError::NoThread {
                 reason: error.to_string(),
@@ -308,14 +288,9 @@ impl fmt::Debug for Device {
 impl Drop for DeviceResources {
     /// Nothing made from the device is left. Waits for queued work, then gives everything back.
     fn drop(&mut self) {
-        self.pool.close();
         self.memory.late_frees.close();
-        let threads = [
-            self.notifier.get_mut().take(),
-            self.reclaimer.get_mut().take(),
-        ];
-        for thread in threads.into_iter().flatten() {
-            // A panic of such a thread was reported where it happened; a destructor adds nothing.
+        if let Some(thread) = self.reclaimer.get_mut().take() {
+            // A panic of the thread was reported where it happened; a destructor adds nothing.
             let _ = thread.join();
         }
         let give_back = || {
@@ -336,5 +311,7 @@ impl Drop for DeviceResources {
         if relaxed.is_err() {
             give_back();
         }
+        // All work is over: who still waits for a completion finds it complete.
+        self.core.notifier.close();
     }
 }

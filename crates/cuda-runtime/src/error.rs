@@ -63,6 +63,10 @@ pub enum RuntimeError {
         size: usize,
     },
 
+    /// A wait for one of no completions would never end.
+    #[error("there is nothing to wait for: no completion was given")]
+    NothingToWaitFor,
+
     /// There is no such device.
     #[error("{device} does not exist: {count} found")]
     NoSuchDevice {

@@ -52,13 +52,16 @@ mod counters;
 mod device;
 mod discover;
 mod error;
+mod finished;
 mod graph;
 mod memory;
 mod module;
+mod notifier;
 mod pool;
 mod runtime;
 mod slot;
 mod stream;
+mod stream_pool;
 
 pub use capture::{
     Capture, Captured, Session, current as current_session, refuse as refuse_in_capture,
@@ -69,10 +72,12 @@ pub use counters::OrderCounts;
 pub use cuda_driver as driver;
 pub use device::{Alive, Device};
 pub use error::{RuntimeError, RuntimeResult};
+pub use finished::Finished;
 pub use graph::Graph;
 pub use memory::Allocation;
 pub use module::Kernel;
-pub use pool::{PoolCounts, StreamPool};
+pub use pool::PoolCounts;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use slot::Synchronized;
 pub use stream::Stream;
+pub use stream_pool::{AcquireStream, AcquireStreams, StreamPool};

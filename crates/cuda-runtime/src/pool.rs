@@ -2,25 +2,21 @@
 
 use crate::completion::Completion;
 use crate::core::DeviceCore;
-use crate::device::Device;
+use crate::notifier::{Notifier, WatchId};
 use crate::slot::{AfterLease, Slot};
-use crate::stream::{Lease, Stream};
+use crate::stream::Lease;
 use crate::{RuntimeError, RuntimeResult};
-use cuda_driver::CallSite;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a thread that waits for a stream sleeps before it looks by itself.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
 
 #[derive(Debug)]
 pub(crate) struct Pool {
     core: Arc<DeviceCore>,
     state: Mutex<PoolState>,
-    /// Woken when a waiter may be served or the notifier has something to watch.
-    changed: Condvar,
+    /// What the notifier wakes.
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
@@ -33,10 +29,29 @@ struct PoolState {
     replaced: u64,
     /// Streams that could not be replaced yet.
     missing: usize,
-    /// Tickets of threads that wait in `acquire`, first come first served.
-    waiting: VecDeque<u64>,
+    /// Who waits, first come first served.
+    waiting: VecDeque<Ticket>,
     next_ticket: u64,
-    closed: bool,
+    /// What the notifier watches for those who wait.
+    watches: Vec<WatchId>,
+}
+
+/// A place in the queue of those who wait for streams.
+#[derive(Debug)]
+struct Ticket {
+    number: u64,
+    waker: Waker,
+}
+
+/// Wakes who is first in a pool's queue.
+struct FirstInQueue(Weak<Pool>);
+
+impl Wake for FirstInQueue {
+    fn wake(self: Arc<Self>) {
+        if let Some(pool) = self.0.upgrade() {
+            pool.announce(pool.state.lock());
+        }
+    }
 }
 
 /// How many streams of a pool are in which state.
@@ -77,10 +92,13 @@ impl PoolState {
         self.idle.extend(done.into_iter().map(|(lease, _)| lease));
     }
 
-    fn take(&mut self) -> Option<Arc<Lease>> {
-        let lease = self.idle.pop_front()?;
-        self.leased += 1;
-        Some(lease)
+    /// Takes `count` idle streams, or none.
+    fn take_many(&mut self, count: usize) -> Option<Vec<Arc<Lease>>> {
+        if self.idle.len() < count {
+            return None;
+        }
+        self.leased += count;
+        Some(self.idle.drain(..count).collect())
     }
 }
 
@@ -96,14 +114,14 @@ impl Pool {
                 }
             }
         }
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|pool| Self {
             core: core.clone(),
+            waker: Waker::from(Arc::new(FirstInQueue(pool.clone()))),
             state: Mutex::new(PoolState {
                 idle,
                 pending: VecDeque::with_capacity(size),
                 ..PoolState::default()
             }),
-            changed: Condvar::new(),
         }))
     }
 
@@ -120,14 +138,66 @@ impl Pool {
         Ok(())
     }
 
-    fn try_take(&self, state: &mut PoolState) -> RuntimeResult<Option<Arc<Lease>>> {
-        if state.idle.is_empty() {
-            self.harvest(state)?;
+    /// Takes `count` streams with nothing queued or running on them, or none. Nobody is overtaken.
+    pub(crate) fn take(&self, count: usize) -> RuntimeResult<Vec<Arc<Lease>>> {
+        self.core.check()?;
+        let mut state = self.state.lock();
+        self.check_size(&state, count)?;
+        if state.idle.len() < count {
+            self.harvest(&mut state)?;
         }
-        while state.idle.is_empty() && state.missing > 0 {
-            self.make_up(state)?;
+        while state.idle.len() < count && state.missing > 0 {
+            self.make_up(&mut state)?;
         }
-        Ok(state.take())
+        let free = state.waiting.is_empty();
+        let taken = if free { state.take_many(count) } else { None };
+        taken.ok_or_else(|| self.empty(&state))
+    }
+
+    /// Fails when there can never be so many.
+    pub(crate) fn check_can_hold(&self, count: usize) -> RuntimeResult<()> {
+        self.check_size(&self.state.lock(), count)
+    }
+
+    fn check_size(&self, state: &PoolState, wanted: usize) -> RuntimeResult<()> {
+        let size = state.size();
+        if wanted <= size {
+            return Ok(());
+        }
+        Err(RuntimeError::PoolTooSmall {
+            device: self.core.id,
+            wanted,
+            size,
+        })
+    }
+
+    /// What somebody hears whose time is over.
+    pub(crate) fn nothing_free(&self) -> RuntimeError {
+        self.empty(&self.state.lock())
+    }
+
+    /// Takes the stream whose latest work is `completion`, if it is not leased and nobody waits.
+    pub(crate) fn take_after(&self, completion: &Completion) -> RuntimeResult<Option<Arc<Lease>>> {
+        self.core.check()?;
+        let mut state = self.state.lock();
+        if !state.waiting.is_empty() {
+            return Ok(None);
+        }
+        let point = completion.point();
+        let is_tail = |lease: &Arc<Lease>| {
+            let slot = lease.slot();
+            let tail = || slot.clean_tail().is_some_and(|tail| tail.point() == point);
+            slot.id == point.stream && tail()
+        };
+        let lease = if let Some(i) = state.pending.iter().position(|(lease, _)| is_tail(lease)) {
+            state.pending.remove(i).map(|(lease, _)| lease)
+        } else if let Some(i) = state.idle.iter().position(is_tail) {
+            state.idle.remove(i)
+        } else {
+            None
+        };
+        state.leased += usize::from(lease.is_some());
+        Ok(lease)
     }
 
     /// Makes one of the streams that could not be replaced before.
@@ -168,8 +238,120 @@ impl Pool {
                 state.missing += 1;
             }
         }
-        if !state.waiting.is_empty() {
-            self.changed.notify_all();
+        self.announce(state);
+    }
+
+    /// Wakes who is first in the queue, if anybody: a stream may have become free.
+    fn announce(&self, state: MutexGuard<'_, PoolState>) {
+        let first = state.waiting.front().map(|ticket| ticket.waker.clone());
+        // Outside the lock: a waker may be anything.
+        drop(state);
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+
+    /// Leaves the queue, and lets the next one look.
+    pub(crate) fn leave(&self, ticket: u64) {
+        let mut state = self.state.lock();
+        let at = state
+            .waiting
+            .iter()
+            .position(|place| place.number == ticket);
+        let place = at.and_then(|at| state.waiting.remove(at));
+        if state.waiting.is_empty() {
+            self.end_watches(&mut state);
+        }
+        self.announce(state);
+        drop(place);
+    }
+
+    /// Makes the notifier look at what is pending, and at the device itself, for whoever is first in the queue.
+    fn watch(&self, state: &mut PoolState) -> RuntimeResult<()> {
+        self.end_watches(state);
+        let tails = state.pending.iter().map(|(_, tail)| Some(tail));
+        for tail in tails.chain([None]) {
+            let watch = Notifier::watch(&self.core, tail, &self.waker)?;
+            state.watches.push(watch);
+        }
+        Ok(())
+    }
+
+    fn end_watches(&self, state: &mut PoolState) {
+        for watch in state.watches.drain(..) {
+            self.core.notifier.forget(watch);
+        }
+    }
+
+    /// One look of somebody who waits: `count` streams when it is their turn and there are so many, or else a place in
+    /// the queue, which is theirs until they leave.
+    pub(crate) fn poll_take(
+        &self,
+        ticket: &mut Option<u64>,
+        count: usize,
+        waker: &Waker,
+    ) -> RuntimeResult<Option<Vec<Arc<Lease>>>> {
+        // Wakers are cloned and dropped outside the lock: they may be anything.
+        let mut waker = Some(waker.clone());
+        self.core.check()?;
+        let mut state = self.state.lock();
+        let first = state.waiting.front().map(|place| place.number);
+        if first.is_none() || first == *ticket {
+            self.look(&mut state);
+            if let Some(leases) = state.take_many(count) {
+                drop(state);
+                if let Some(ticket) = ticket.take() {
+                    self.leave(ticket);
+                }
+                return Ok(Some(leases));
+            }
+        }
+        let known = state
+            .waiting
+            .iter_mut()
+            .find(|place| Some(place.number) == *ticket);
+        match (known, waker.take()) {
+            (Some(place), Some(new)) => waker = Some(std::mem::replace(&mut place.waker, new)),
+            (None, Some(waker)) => {
+                let number = state.next_ticket;
+                state.next_ticket += 1;
+                state.waiting.push_back(Ticket { number, waker });
+                *ticket = Some(number);
+            }
+            (_, None) => {}
+        }
+        let front = state.waiting.front().map(|place| place.number);
+        if front == *ticket {
+            self.watch(&mut state)?;
+        }
+        drop(state);
+        drop(waker);
+        Ok(None)
+    }
+
+    /// Asks which pending streams are done, and replaces those of which the driver can't tell. What it costs is parked.
+    fn look(&self, state: &mut PoolState) {
+        let mut at = 0;
+        while at < state.pending.len() {
+            let Err(error) = state.pending[at].1.is_complete_in_cleanup() else {
+                at += 1;
+                continue;
+            };
+            if let Some((lease, _)) = state.pending.remove(at) {
+                state.replaced += 1;
+                match self.replacement(&lease) {
+                    Some(fresh) => state.idle.push_back(fresh),
+                    None => state.missing += 1,
+                }
+            }
+            self.core.park(error);
+        }
+        state.harvest_known();
+        while state.missing > 0 {
+            if let Err(error) = self.make_up(state) {
+                self.core.park(error);
+                break;
+            }
         }
     }
 
@@ -184,52 +366,6 @@ impl Pool {
                 None
             }
         }
-    }
-
-    /// The notifier's work: while threads wait, sleep on the oldest pending stream and hand it on when it is done.
-    pub(crate) fn notify_until_closed(&self) {
-        let mut state = self.state.lock();
-        loop {
-            if state.closed {
-                return;
-            }
-            let oldest = match state.pending.front() {
-                Some((_, tail)) if !state.waiting.is_empty() && state.idle.is_empty() => {
-                    tail.clone()
-                }
-                _ => {
-                    self.changed.wait(&mut state);
-                    continue;
-                }
-            };
-            drop(state);
-            let (result, point) = (oldest.wait_in_cleanup(), oldest.point());
-            drop(oldest);
-            state = self.state.lock();
-            state.harvest_known();
-            if let Err(error) = result {
-                // What is queued there is unknown: the stream is replaced, if nobody has leased it since. Of a poisoned
-                // device waiters hear by themselves.
-                let at = state
-                    .pending
-                    .iter()
-                    .position(|(_, tail)| tail.point() == point);
-                if let Some((lease, _)) = at.and_then(|at| state.pending.remove(at)) {
-                    state.replaced += 1;
-                    match self.replacement(&lease) {
-                        Some(fresh) => state.idle.push_back(fresh),
-                        None => state.missing += 1,
-                    }
-                }
-                self.core.park(error);
-            }
-            self.changed.notify_all();
-        }
-    }
-
-    pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
-        self.changed.notify_all();
     }
 
     /// Waits for the work of every stream that is not leased.
@@ -259,180 +395,5 @@ impl Pool {
         for lease in pending.into_iter().map(|(lease, _)| lease).chain(idle) {
             lease.slot().destroy();
         }
-    }
-}
-
-/// The streams of one device, to be leased.
-///
-/// | | at once | waits |
-/// |---|---|---|
-/// | one | [`try_acquire`](Self::try_acquire) | [`acquire`](Self::acquire) |
-/// | one, after a completion | [`try_acquire_after`](Self::try_acquire_after) | [`acquire_after`](Self::acquire_after) |
-/// | several, all or none | [`try_acquire_many`](Self::try_acquire_many) | |
-#[derive(Clone, Copy, Debug)]
-pub struct StreamPool<'d> {
-    device: &'d Device,
-}
-
-impl<'d> StreamPool<'d> {
-    pub(crate) fn of(device: &'d Device) -> Self {
-        Self { device }
-    }
-
-    fn pool(&self) -> &'d Pool {
-        self.device.pool()
-    }
-
-    /// How many streams are in which state.
-    #[must_use]
-    pub fn counts(&self) -> PoolCounts {
-        self.pool().counts()
-    }
-
-    /// Leases a stream with nothing queued or running on it.
-    ///
-    /// # Errors
-    /// [`RuntimeError::PoolEmpty`] when there is none, or when others wait for one.
-    #[track_caller]
-    pub fn try_acquire(&self) -> RuntimeResult<Stream> {
-        let _site = CallSite::enter();
-        self.pool().core.check()?;
-        let mut state = self.pool().state.lock();
-        if !state.waiting.is_empty() {
-            return Err(self.pool().empty(&state));
-        }
-        match self.pool().try_take(&mut state)? {
-            Some(lease) => Ok(self.lease(lease)),
-            None => Err(self.pool().empty(&state)),
-        }
-    }
-
-    /// Leases a stream with nothing queued or running on it; waits until there is one, first come first served.
-    ///
-    /// A thread that holds every lease of the pool itself waits for ever.
-    ///
-    /// # Errors
-    /// [`RuntimeError::CaptureActive`] when it would have to wait while this thread captures; the driver's own.
-    #[track_caller]
-    pub fn acquire(&self) -> RuntimeResult<Stream> {
-        let _site = CallSite::enter();
-        let pool = self.pool();
-        pool.core.check()?;
-        let mut state = pool.state.lock();
-        if state.waiting.is_empty()
-            && let Some(lease) = pool.try_take(&mut state)?
-        {
-            return Ok(self.lease(lease));
-        }
-        crate::capture::refuse("waiting for a stream")?;
-        self.device.start_notifier()?;
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        state.waiting.push_back(ticket);
-        pool.changed.notify_all();
-        loop {
-            let mine = state.waiting.front() == Some(&ticket);
-            let served = match pool.core.check() {
-                Ok(()) if mine => pool.try_take(&mut state),
-                Ok(()) => Ok(None),
-                Err(error) => Err(error),
-            };
-            if let Ok(None) = served {
-                // Woken when a stream comes back. The time-out is for what nobody tells: a device that was poisoned,
-                // a pending stream that is done before the oldest one.
-                pool.changed.wait_for(&mut state, LOOK_AGAIN);
-                continue;
-            }
-            state.waiting.retain(|&other| other != ticket);
-            pool.changed.notify_all();
-            if let Some(lease) = served? {
-                return Ok(self.lease(lease));
-            }
-        }
-    }
-
-    /// Leases the stream whose latest work is `completion`, even when that is not done yet: a chain of dependent
-    /// work stays on one stream and needs no event. `None` when that stream is not free to be leased.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Poisoned`].
-    #[track_caller]
-    pub fn try_acquire_after(&self, completion: &Completion) -> RuntimeResult<Option<Stream>> {
-        let _site = CallSite::enter();
-        let pool = self.pool();
-        pool.core.check()?;
-        let mut state = pool.state.lock();
-        if !state.waiting.is_empty() {
-            return Ok(None);
-        }
-        let point = completion.point();
-        let is_tail = |lease: &Arc<Lease>| {
-            lease.slot().id == point.stream
-                && lease
-                    .slot()
-                    .clean_tail()
-                    .is_some_and(|tail| tail.point() == point)
-        };
-        let lease = if let Some(i) = state.pending.iter().position(|(lease, _)| is_tail(lease)) {
-            state.pending.remove(i).map(|(lease, _)| lease)
-        } else if let Some(i) = state.idle.iter().position(is_tail) {
-            state.idle.remove(i)
-        } else {
-            None
-        };
-        Ok(lease.map(|lease| {
-            state.leased += 1;
-            self.lease(lease)
-        }))
-    }
-
-    /// Leases the stream whose latest work is `completion`, or else any idle one, which then waits for it.
-    ///
-    /// # Errors
-    /// As for [`acquire`](Self::acquire) and [`Stream::wait_for`].
-    #[track_caller]
-    pub fn acquire_after(&self, completion: &Completion) -> RuntimeResult<Stream> {
-        let _site = CallSite::enter();
-        if let Some(stream) = self.try_acquire_after(completion)? {
-            return Ok(stream);
-        }
-        let stream = self.acquire()?;
-        stream.wait_for(completion)?;
-        Ok(stream)
-    }
-
-    /// Leases `count` idle streams, or none.
-    ///
-    /// # Errors
-    /// [`RuntimeError::PoolTooSmall`] when there can never be so many; [`RuntimeError::PoolEmpty`].
-    #[track_caller]
-    pub fn try_acquire_many(&self, count: usize) -> RuntimeResult<Vec<Stream>> {
-        let _site = CallSite::enter();
-        let pool = self.pool();
-        pool.core.check()?;
-        let mut state = pool.state.lock();
-        if count > state.size() {
-            return Err(RuntimeError::PoolTooSmall {
-                device: pool.core.id,
-                wanted: count,
-                size: state.size(),
-            });
-        }
-        if state.idle.len() < count {
-            pool.harvest(&mut state)?;
-        }
-        while state.idle.len() < count && state.missing > 0 {
-            pool.make_up(&mut state)?;
-        }
-        if state.idle.len() < count || !state.waiting.is_empty() {
-            return Err(pool.empty(&state));
-        }
-        let leases: Vec<_> = (0..count).filter_map(|_| state.take()).collect();
-        drop(state);
-        Ok(leases.into_iter().map(|lease| self.lease(lease)).collect())
-    }
-
-    fn lease(&self, lease: Arc<Lease>) -> Stream {
-        Stream::of_pool(self.device, lease)
     }
 }

@@ -4,3 +4,4 @@ mod capture;
 mod kit;
 mod memory;
 mod pool;
+mod waiting;
