@@ -10,7 +10,7 @@ use cuda_runtime::{Device, RuntimeError};
 use space_arena::Arena;
 use space_core::{
     AllocError, Block, CaptureViolation, Capturing, Dims, Element, Exemplar, Family, FrameBlock,
-    Parts, Shaped, Slab, Space,
+    Keeper, Parts, Shaped, Slab, Space,
 };
 use std::alloc::Layout;
 use std::fmt;
@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// The family of device memory: arrays are [`DeviceArray`]s, each with a ledger of its own.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceMemory {}
 
 /// An arena over device memory. Carves allocate nothing; each has a ledger, from a number fixed by the slab.
@@ -75,9 +75,13 @@ enum LedgerPlace {
 
 /// What all carves of one device arena share.
 #[derive(Debug)]
-pub struct DeviceRegion(Arc<ArenaShared>);
+pub struct DeviceRegion(Arc<Claims>);
 
-impl Drop for DeviceRegion {
+/// The carves of an arena, for as long as one of them may be used: held by the arena, and by arrays without a lifetime.
+#[derive(Debug)]
+struct Claims(Arc<ArenaShared>);
+
+impl Drop for Claims {
     /// The arena is gone, and with it every carve: no graph over its bytes has to heed them any more.
     fn drop(&mut self) {
         self.0.retract(0..usize::MAX);
@@ -85,16 +89,22 @@ impl Drop for DeviceRegion {
 }
 
 impl DeviceRegion {
+    fn shared(&self) -> &Arc<ArenaShared> {
+        &self.0.0
+    }
+}
+
+impl DeviceRegion {
     /// The device of the slab.
     #[must_use]
     pub fn device(&self) -> &Device {
-        self.0.device()
+        self.shared().device()
     }
 
     /// Bytes that are lost to the arena because a guard on them was forgotten.
     #[must_use]
     pub fn quarantined_bytes(&self) -> usize {
-        self.0.quarantined_bytes()
+        self.shared().quarantined_bytes()
     }
 }
 
@@ -137,13 +147,13 @@ unsafe impl Family for DeviceMemory {
         address: NonNull<u8>,
         bytes: usize,
     ) -> Result<DevicePlace, AllocError> {
-        let shared = pointer_of(&region.0);
+        let shared = pointer_of(region.shared());
         if bytes == 0 {
             let ledger = LedgerPlace::Empty(shared);
             return Ok(DevicePlace { address, ledger });
         }
-        let start = address.addr().get() - region.0.base().0 as usize;
-        let (id, at) = region.0.claim(start..start + bytes)?;
+        let start = address.addr().get() - region.shared().base().0 as usize;
+        let (id, at) = region.shared().claim(start..start + bytes)?;
         let ledger = LedgerPlace::Carve {
             shared,
             id,
@@ -154,11 +164,11 @@ unsafe impl Family for DeviceMemory {
     }
 
     unsafe fn retract(region: &DeviceRegion, addresses: Range<usize>) {
-        let base = region.0.base().0 as usize;
+        let base = region.shared().base().0 as usize;
         // Addresses of an arena are never below its slab; an empty range may be anything.
         let offset = |address: usize| address.saturating_sub(base);
         region
-            .0
+            .shared()
             .retract(offset(addresses.start)..offset(addresses.end));
     }
 
@@ -231,6 +241,11 @@ pub struct DeviceBlock {
     bytes: usize,
 }
 
+// SAFETY: the address is a number, and the domain may be used on any thread.
+unsafe impl Send for DeviceBlock {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceBlock {}
+
 // SAFETY: the bytes are the claim's, or the kept block's, alone for `'s`; place and size are fields that no move
 // changes; the block is a handle and asserts nothing when it moves.
 unsafe impl<'s> Block for DeviceCarve<'s> {
@@ -295,7 +310,7 @@ unsafe impl<T, D: Send> Send for DeviceArray<'_, T, D> {}
 unsafe impl<T, D: Sync> Sync for DeviceArray<'_, T, D> {}
 
 impl<T: Element, D: Dims> DeviceArray<'_, T, D> {
-    fn new(domain: Domain, dims: D) -> Self {
+    pub(crate) fn new(domain: Domain, dims: D) -> Self {
         let len = dims.saturating_len();
         Self {
             domain,
@@ -494,17 +509,24 @@ impl DeviceSlab {
 }
 
 // SAFETY: the shared state owns the allocation, of which nobody else has a handle, and the region holds it; a
-// device address range does not wrap; one region is made per slab.
+// device address range does not wrap; one region is made per slab. The keeper holds the shared
+// state, which is all that places refer to, and ends the claims when it is dropped.
 unsafe impl Slab for DeviceSlab {
     type Family = DeviceMemory;
-    type Owner = ();
+    type Owner = Keeper;
 
-    fn into_parts(self) -> Parts<DeviceMemory, ()> {
+    fn keeper(owner: &Keeper) -> Option<Keeper> {
+        Some(Arc::clone(owner))
+    }
+
+    fn into_parts(self) -> Parts<DeviceMemory, Keeper> {
+        let (base, bytes) = (self.0.base().0 as usize, self.0.bytes());
+        let claims = Arc::new(Claims(self.0));
         Parts {
-            base: number(self.0.base().0 as usize, BASE_ALIGN),
-            bytes: self.0.bytes(),
-            region: DeviceRegion(self.0),
-            owner: (),
+            base: number(base, BASE_ALIGN),
+            bytes,
+            owner: Arc::clone(&claims) as Keeper,
+            region: DeviceRegion(claims),
         }
     }
 }

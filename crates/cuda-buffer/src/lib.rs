@@ -38,10 +38,12 @@
 //! [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`), [`DeviceArray`] and the spaces of device memory (`family`) are
 //! the values, [`SharedCudaBuffer`] (`shared`) a handle; `domain` is what they share, `ledger` its pure bookkeeping; `guard` and `access` are live accesses, [`OwningReadAccess`] (`owning`) the last one, `blocking` those of synchronous calls,
 //! `acquire` takes them, `slice` bounds addresses by them; `launch` and `transfer` do work under them; `capture` makes
-//! graphs; `arena` and `folds` keep the ledgers of carves.
+//! graphs; `arena` and `folds` keep the ledgers of carves; `ambient` serves code that was given no space
+//! ([`DeviceAmbient`]).
 
 mod access;
 mod acquire;
+mod ambient;
 mod arena;
 mod blocking;
 mod buffer;
@@ -63,6 +65,7 @@ mod transfer;
 
 pub use access::{AccessCompletion, Guards, ReadAccess, WriteAccess};
 pub use acquire::{ReadRequest, Requests, WriteRequest, acquire_all};
+pub use ambient::{AmbientDeviceArray, DeviceAmbient, HeldArray};
 pub use blocking::{BlockingReadAccess, BlockingWriteAccess};
 pub use buffer::CudaBuffer;
 pub use capture::{CaptureStep, Graph};

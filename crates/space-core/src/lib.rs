@@ -48,7 +48,8 @@
 //! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]
 //! - code that was given no space: [`with_space`], [`with_scratch`], [`ambient_space`],
 //!   [`ambient_space_or`], [`ambient_alloc`], [`ambient_scratch`]; across threads and futures:
-//!   [`Scope`], [`InScope`], [`spawn_in_scope`]
+//!   [`Scope`], [`InScope`], [`spawn_in_scope`]; in another family's memory: [`AmbientOf`],
+//!   [`AmbientFamily`]
 //! - device captures: [`capturing`], [`CaptureViolation`]
 
 mod alignment;
@@ -73,9 +74,9 @@ mod space;
 
 pub use alignment::Alignment;
 pub use ambient::{
-    Ambient, AmbientBlock, AmbientOr, AmbientOrBlock, InScope, Scope, ambient_alloc,
-    ambient_scratch, ambient_space, ambient_space_or, current_scope, spawn_in_scope, with_scratch,
-    with_space,
+    Ambient, AmbientBlock, AmbientFamily, AmbientOf, AmbientOr, AmbientOrBlock, AmbientSlot,
+    InScope, Scope, ambient_alloc, ambient_scratch, ambient_space, ambient_space_or, current_scope,
+    spawn_in_scope, with_scratch, with_space,
 };
 pub use block::{Block, FrameBlock};
 pub use capture::{CaptureViolation, Capturing, capturing};

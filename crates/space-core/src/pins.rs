@@ -21,6 +21,14 @@ pub(crate) struct Token {
     _slab: Keeper,
 }
 
+/// What an ambient array holds.
+pub(crate) enum Held {
+    /// The token of its level.
+    Level(Arc<Token>),
+    /// The slab, by an array that has no bytes and so isn't counted.
+    Slab(Keeper),
+}
+
 /// The ambient arrays of an arena.
 #[derive(Default)]
 pub(crate) struct Pins {
@@ -50,6 +58,11 @@ impl Pins {
 
     pub(crate) fn can_keep(&self) -> bool {
         self.keeper.is_some()
+    }
+
+    /// What keeps the slab; `None` if it can't be kept.
+    pub(crate) fn slab(&self) -> Option<Keeper> {
+        self.keeper.clone()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

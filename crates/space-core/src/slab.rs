@@ -22,7 +22,8 @@ use crate::{Family, Keeper};
 /// - `base + bytes` does not overflow;
 /// - `region` was made for this slab, and no other arena has it.
 ///
-/// What [`keeper`](Slab::keeper) returns keeps the memory by itself, without `owner`.
+/// What [`keeper`](Slab::keeper) returns keeps the memory by itself, without `owner` and `region`,
+/// and also what the family's places of its claims refer to, if they refer to anything.
 ///
 /// If `into_parts` unwinds, no arena was made.
 pub unsafe trait Slab {

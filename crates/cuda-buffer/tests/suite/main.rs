@@ -3,6 +3,7 @@
 //! `CARVE_CASES=10` runs ten times as many random programs.
 
 mod accesses;
+mod ambient;
 mod cases;
 mod costs;
 mod faults;

@@ -3,7 +3,7 @@
 use std::{alloc::Layout, marker::PhantomData};
 
 use space_core::{
-    AllocError, Ambient, AmbientBlock, Describe, Family, Flat, Host, Space, ambient_space,
+    AllocError, AmbientBlock, AmbientFamily, AmbientOf, Describe, Family, Flat, Host, Space,
     with_space,
 };
 
@@ -125,17 +125,33 @@ impl<V: Mutate<AmbientBlock>> Allocating<'_, V> {
     ///
     /// [`AllocError::Unbound`], as the verb's own error, and those of [`run`](Allocating::run).
     pub fn run_ambient(&self) -> Result<Results<V, AmbientBlock>, V::Error> {
+        self.run_ambient_of::<Host>()
+    }
+}
+
+impl<V> Allocating<'_, V> {
+    /// As [`run_ambient`](Allocating::run_ambient), in memory of any family.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run_ambient`](Allocating::run_ambient).
+    pub fn run_ambient_of<F: AmbientFamily>(
+        &self,
+    ) -> Result<Results<V, AmbientBlock<F>>, <V as Mutate<AmbientBlock<F>>>::Error>
+    where
+        V: Mutate<AmbientBlock<F>>,
+    {
         let descriptions = (self.0.outputs(), self.0.checkpoints());
-        let (mut outputs, mut checkpoints) = ambient_space()?.alloc(descriptions)?;
-        if no_entries::<Host, V::Scratch>() {
-            let nothing = Nowhere::<Host>(PhantomData).alloc(self.0.scratch())?;
+        let (mut outputs, mut checkpoints) = AmbientOf::<F>::bound()?.alloc(descriptions)?;
+        if no_entries::<F, V::Scratch>() {
+            let nothing = Nowhere::<F>(PhantomData).alloc(self.0.scratch())?;
             self.0.mutate(&mut outputs, &mut checkpoints, nothing)?;
         } else {
-            Ambient.scratch(|frame| {
+            AmbientOf::<F>::new().scratch(|frame| {
                 let scratch = scratch(frame, self.0)?;
                 let mutate = || self.0.mutate(&mut outputs, &mut checkpoints, scratch);
                 // An arena's binding is suspended while its frame is open; a scope's is not.
-                match ambient_space() {
+                match AmbientOf::<F>::bound() {
                     Ok(_) => mutate(),
                     Err(_) => with_space(frame, mutate),
                 }

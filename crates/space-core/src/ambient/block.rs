@@ -1,12 +1,16 @@
 //! Blocks without a lifetime.
 
-use std::{any::Any, fmt, ptr::NonNull, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
-use crate::{Block, Dims, Element, Host, HostArray, HostLeaf, pins::Token};
+use super::AmbientFamily;
+use crate::{
+    Block, Dims, Element, Family, Host, HostArray, HostLeaf, Keeper,
+    pins::{Held, Token},
+};
 
 /// A block of the ambient space: it has no lifetime, and keeps what its bytes are part of.
-pub struct AmbientBlock {
-    address: NonNull<u8>,
+pub struct AmbientBlock<F: Family = Host> {
+    place: F::Place,
     bytes: usize,
     /// Dropped with the block, or with the array over it.
     hold: Hold,
@@ -14,8 +18,11 @@ pub struct AmbientBlock {
 
 /// What keeps the bytes.
 enum Hold {
-    /// There are none.
-    Nothing,
+    /// There are none; the place may refer to what keeps the slab.
+    Nothing {
+        /// Not counted.
+        _slab: Keeper,
+    },
     /// An arena's level, and its slab.
     Arena {
         /// Counted, and otherwise unused.
@@ -28,39 +35,32 @@ enum Hold {
     },
 }
 
-// SAFETY: The bytes are the block's alone, and what keeps them may be dropped by any thread.
-unsafe impl Send for AmbientBlock {}
+// SAFETY: The bytes are the block's alone, its place may be used on any thread (`AmbientFamily`),
+// and what keeps them may be dropped by any thread.
+unsafe impl<F: AmbientFamily> Send for AmbientBlock<F> {}
 
-// SAFETY: As above; a shared block gives its address away, and access only by `unsafe`.
-unsafe impl Sync for AmbientBlock {}
+// SAFETY: As above; a shared block gives its place away, and access only by `unsafe`.
+unsafe impl<F: AmbientFamily> Sync for AmbientBlock<F> {}
 
-impl AmbientBlock {
+impl<F: AmbientFamily> AmbientBlock<F> {
     /// A block that was carved from an arena.
     ///
     /// # Safety
     ///
-    /// The bytes were carved for this block alone, and are not given back while `token` is held;
-    /// without a token there are none.
-    pub(super) unsafe fn carved(
-        address: NonNull<u8>,
-        bytes: usize,
-        token: Option<Arc<Token>>,
-    ) -> Self {
-        let hold = match token {
-            Some(_token) => Hold::Arena { _token },
-            None => Hold::Nothing,
+    /// The bytes were carved for this block alone, and are not given back while `held` is; if it
+    /// is only the slab's keeper, there are none.
+    pub(super) unsafe fn carved(place: F::Place, bytes: usize, held: Held) -> Self {
+        let hold = match held {
+            Held::Level(_token) => Hold::Arena { _token },
+            Held::Slab(_slab) => Hold::Nothing { _slab },
         };
-        Self {
-            address,
-            bytes,
-            hold,
-        }
+        Self { place, bytes, hold }
     }
 
     /// The block of a shared space.
-    pub(super) fn shared<B: Block<Family = Host> + Send + Sync + 'static>(block: B) -> Self {
+    pub(super) fn shared<B: Block<Family = F> + Send + Sync + 'static>(block: B) -> Self {
         Self {
-            address: block.address(),
+            place: block.place(),
             bytes: block.bytes(),
             hold: Hold::Shared {
                 _block: Box::new(block),
@@ -69,30 +69,30 @@ impl AmbientBlock {
     }
 }
 
-impl fmt::Debug for AmbientBlock {
+impl<F: AmbientFamily> fmt::Debug for AmbientBlock<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hold = match self.hold {
-            Hold::Nothing => "nothing",
+            Hold::Nothing { .. } => "nothing",
             Hold::Arena { .. } => "arena",
             Hold::Shared { .. } => "shared space",
         };
         f.debug_struct("AmbientBlock")
-            .field("address", &self.address)
+            .field("address", &F::address(self.place))
             .field("bytes", &self.bytes)
             .field("of", &hold)
             .finish()
     }
 }
 
-// SAFETY: `carved`'s caller gave the bytes to this block alone until the token is dropped; a
+// SAFETY: `carved`'s caller gave the bytes to this block alone until what it holds is dropped; a
 // shared space's block is a block, kept here unused, and its place stays right when it is moved.
-unsafe impl Block for AmbientBlock {
-    type Family = Host;
-    type Array<T: Element, D: Dims> = HostArray<Self, T, D>;
+unsafe impl<F: AmbientFamily> Block for AmbientBlock<F> {
+    type Family = F;
+    type Array<T: Element, D: Dims> = F::Array<Self, T, D>;
 
     #[inline]
-    fn place(&self) -> NonNull<u8> {
-        self.address
+    fn place(&self) -> F::Place {
+        self.place
     }
 
     #[inline]
@@ -101,28 +101,28 @@ unsafe impl Block for AmbientBlock {
     }
 
     #[inline]
-    unsafe fn typed<T: Element, D: Dims>(self, dims: D) -> HostArray<Self, T, D> {
+    unsafe fn typed<T: Element, D: Dims>(self, dims: D) -> Self::Array<T, D> {
         // SAFETY: Handed on.
-        unsafe { HostArray::over(self, dims) }
+        unsafe { F::array(self, dims) }
     }
 }
 
 /// A block of the ambient space, or of another one where none was bound.
 #[derive(Debug)]
-pub enum AmbientOrBlock<B> {
+pub enum AmbientOrBlock<B: Block<Family: AmbientFamily>> {
     /// Of the ambient space.
-    Ambient(AmbientBlock),
+    Ambient(AmbientBlock<B::Family>),
     /// Of the other one.
     Default(B),
 }
 
 // SAFETY: Both are blocks.
-unsafe impl<B: Block<Family = Host>> Block for AmbientOrBlock<B> {
-    type Family = Host;
-    type Array<T: Element, D: Dims> = HostArray<Self, T, D>;
+unsafe impl<B: Block<Family: AmbientFamily>> Block for AmbientOrBlock<B> {
+    type Family = B::Family;
+    type Array<T: Element, D: Dims> = <B::Family as AmbientFamily>::Array<Self, T, D>;
 
     #[inline]
-    fn place(&self) -> NonNull<u8> {
+    fn place(&self) -> <B::Family as Family>::Place {
         match self {
             Self::Ambient(block) => block.place(),
             Self::Default(block) => block.place(),
@@ -138,9 +138,9 @@ unsafe impl<B: Block<Family = Host>> Block for AmbientOrBlock<B> {
     }
 
     #[inline]
-    unsafe fn typed<T: Element, D: Dims>(self, dims: D) -> HostArray<Self, T, D> {
+    unsafe fn typed<T: Element, D: Dims>(self, dims: D) -> Self::Array<T, D> {
         // SAFETY: Handed on.
-        unsafe { HostArray::over(self, dims) }
+        unsafe { B::Family::array(self, dims) }
     }
 }
 

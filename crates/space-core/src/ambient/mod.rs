@@ -1,6 +1,6 @@
 //! The ambient space: where code that was given no space allocates.
 //!
-//! A thread has at most one binding for host memory, made by [`with_space`], [`with_scratch`] or
+//! A thread has at most one binding for each family of memory, made by [`with_space`], [`with_scratch`] or
 //! [`Scope::enter`] for the extent of a closure, and restored when it ends, by a panic too.
 //!
 //! Why this is sound for an arena: the binding holds its frame by `&mut`, so nobody carves through
@@ -10,54 +10,67 @@
 //! ([`Ambient`]'s [`scratch`](crate::Space::scratch)), the binding is suspended until it ends.
 
 mod block;
+mod family;
 mod scope;
 mod space;
 
 pub use block::{AmbientBlock, AmbientOrBlock};
+pub use family::{AmbientFamily, AmbientSlot};
 pub use scope::{InScope, Scope, current_scope, spawn_in_scope};
-pub use space::{Ambient, AmbientOr, ambient_alloc, ambient_space, ambient_space_or};
+pub use space::{Ambient, AmbientOf, AmbientOr, ambient_alloc, ambient_space, ambient_space_or};
 
-use std::{cell::Cell, ptr::NonNull};
+use std::ptr::NonNull;
 
 use crate::{AllocError, Cursor, Frame, Host, Space};
 
 /// What is bound.
-#[derive(Clone, Copy)]
-enum Bound {
+enum Bound<F: AmbientFamily> {
     /// The cursor of a frame that the binding holds by `&mut`.
-    Local(NonNull<Cursor<Host>>),
+    Local(NonNull<Cursor<F>>),
     /// A scope that the binding holds by `&`.
-    Shared(NonNull<Scope>),
+    Shared(NonNull<Scope<F>>),
 }
 
-thread_local! {
-    static SLOT: Cell<Option<Bound>> = const { Cell::new(None) };
-}
-
-/// Puts back what was bound before.
-struct Restore(Option<Bound>);
-
-impl Restore {
-    /// Binds something else until the value is dropped.
-    fn after(bound: Option<Bound>) -> Self {
-        Self(SLOT.replace(bound))
+impl<F: AmbientFamily> Clone for Bound<F> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-impl Drop for Restore {
+impl<F: AmbientFamily> Copy for Bound<F> {}
+
+/// What this thread has bound.
+#[inline]
+fn bound<F: AmbientFamily>() -> Option<Bound<F>> {
+    F::slot().with(AmbientSlot::get)
+}
+
+/// Puts back what was bound before.
+struct Restore<F: AmbientFamily>(Option<Bound<F>>);
+
+impl<F: AmbientFamily> Restore<F> {
+    /// Binds something else until the value is dropped.
+    #[inline]
+    fn after(bound: Option<Bound<F>>) -> Self {
+        Self(F::slot().with(|slot| slot.replace(bound)))
+    }
+}
+
+impl<F: AmbientFamily> Drop for Restore<F> {
+    #[inline]
     fn drop(&mut self) {
-        SLOT.set(self.0);
+        F::slot().with(|slot| slot.replace(self.0));
     }
 }
 
 /// A level of ambient arrays on a cursor, and its end.
-struct AmbientLevel<'c> {
-    cursor: &'c Cursor<Host>,
+struct AmbientLevel<'c, F: AmbientFamily> {
+    cursor: &'c Cursor<F>,
     before: Option<usize>,
 }
 
-impl<'c> AmbientLevel<'c> {
-    fn enter(cursor: &'c Cursor<Host>) -> Self {
+impl<'c, F: AmbientFamily> AmbientLevel<'c, F> {
+    fn enter(cursor: &'c Cursor<F>) -> Self {
         Self {
             cursor,
             before: cursor.enter(),
@@ -65,7 +78,7 @@ impl<'c> AmbientLevel<'c> {
     }
 }
 
-impl Drop for AmbientLevel<'_> {
+impl<F: AmbientFamily> Drop for AmbientLevel<'_, F> {
     fn drop(&mut self) {
         self.cursor.leave(self.before);
     }
@@ -76,7 +89,7 @@ impl Drop for AmbientLevel<'_> {
 /// # Safety
 ///
 /// The result is not used after the binding that is in the slot now has ended.
-unsafe fn local<'b>(cursor: NonNull<Cursor<Host>>) -> &'b Cursor<Host> {
+unsafe fn local<'b, F: AmbientFamily>(cursor: NonNull<Cursor<F>>) -> &'b Cursor<F> {
     // SAFETY: `with_space` put it there and takes it out before its frame's borrow ends; cursors
     // are only ever shared.
     unsafe { cursor.as_ref() }
@@ -113,7 +126,7 @@ unsafe fn local<'b>(cursor: NonNull<Cursor<Host>>) -> &'b Cursor<Host> {
 /// # })?;
 /// # Ok::<(), AllocError>(())
 /// ```
-pub fn with_space<R>(frame: &mut Frame<'_, Host>, body: impl FnOnce() -> R) -> R {
+pub fn with_space<F: AmbientFamily, R>(frame: &mut Frame<'_, F>, body: impl FnOnce() -> R) -> R {
     let cursor = frame.cursor();
     let _level = AmbientLevel::enter(cursor);
     let _restore = Restore::after(Some(Bound::Local(NonNull::from(cursor))));
@@ -122,28 +135,22 @@ pub fn with_space<R>(frame: &mut Frame<'_, Host>, body: impl FnOnce() -> R) -> R
 
 /// Opens a scratch block on `space` and runs `body` with it as the ambient space: what is made
 /// ambiently in it, and dropped in it, is given back at the end.
-pub fn with_scratch<S: Space<Family = Host>, R>(space: &mut S, body: impl FnOnce() -> R) -> R {
+pub fn with_scratch<S: Space<Family: AmbientFamily>, R>(
+    space: &mut S,
+    body: impl FnOnce() -> R,
+) -> R {
     space.scratch(|frame| with_space(frame, body))
 }
 
 /// Opens a scratch block on the ambient space, which stays bound: what is made ambiently in it,
 /// and dropped in it, is given back at the end.
 ///
-/// On a shared space this only runs `body`: its arrays own their memory.
+/// On a shared space this only runs `body`: its arrays own their memory. Other families than the
+/// host's have [`AmbientOf::scratch_bound`].
 ///
 /// # Errors
 ///
 /// [`AllocError::Unbound`].
 pub fn ambient_scratch<R>(body: impl FnOnce() -> R) -> Result<R, AllocError> {
-    match SLOT.get() {
-        None => Err(AllocError::Unbound),
-        Some(Bound::Shared(_)) => Ok(body()),
-        Some(Bound::Local(cursor)) => {
-            // SAFETY: The binding outlasts this call. Bindings made and ended in `body` leave it.
-            let cursor = unsafe { local(cursor) };
-            let _after = AmbientLevel::enter(cursor);
-            let _level = cursor.open();
-            Ok(body())
-        }
-    }
+    AmbientOf::<Host>::new().scratch_bound(body)
 }

@@ -10,7 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{AmbientBlock, Bound, Restore, SLOT};
+use super::{AmbientBlock, AmbientFamily, AmbientOf, Bound, Restore};
 use crate::{AllocError, Host, Space, block};
 
 /// A shared space to be bound as the ambient one, on any thread.
@@ -32,32 +32,37 @@ use crate::{AllocError, Host, Space, block};
 /// assert_eq!(there.join().unwrap()?.len(), 4);
 /// # Ok::<(), AllocError>(())
 /// ```
-#[derive(Clone)]
-pub struct Scope(Arc<dyn Shared>);
+pub struct Scope<F: AmbientFamily = Host>(Arc<dyn Shared<F>>);
+
+impl<F: AmbientFamily> Clone for Scope<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 /// A shared space, seen without its type.
-trait Shared: Send + Sync {
-    fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError>;
+trait Shared<F: AmbientFamily>: Send + Sync {
+    fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError>;
 }
 
 struct Sharing<S>(S);
 
-impl<S> Shared for Sharing<S>
+impl<F: AmbientFamily, S> Shared<F> for Sharing<S>
 where
-    S: Space<Family = Host, Block: Send + Sync + 'static> + Send + Sync,
+    S: Space<Family = F, Block: Send + Sync + 'static> + Send + Sync,
 {
-    fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError> {
+    fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         let block = self.0.block(layout)?;
         block::check(&block, layout)?;
         Ok(AmbientBlock::shared(block))
     }
 }
 
-impl Scope {
+impl<F: AmbientFamily> Scope<F> {
     /// The scope of a space.
     pub fn new<S>(space: S) -> Self
     where
-        S: Space<Family = Host, Block: Send + Sync + 'static> + Send + Sync + 'static,
+        S: Space<Family = F, Block: Send + Sync + 'static> + Send + Sync + 'static,
     {
         Self(Arc::new(Sharing(space)))
     }
@@ -68,12 +73,12 @@ impl Scope {
         body()
     }
 
-    pub(super) fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError> {
+    pub(super) fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         self.0.block(layout)
     }
 }
 
-impl fmt::Debug for Scope {
+impl<F: AmbientFamily> fmt::Debug for Scope<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope").finish_non_exhaustive()
     }
@@ -85,14 +90,7 @@ impl fmt::Debug for Scope {
 ///
 /// [`AllocError::Unbound`], and [`AllocError::TaskLocalScope`] if an arena is bound.
 pub fn current_scope() -> Result<Scope, AllocError> {
-    match SLOT.get() {
-        None => Err(AllocError::Unbound),
-        Some(Bound::Local(_)) => Err(AllocError::TaskLocalScope),
-        Some(Bound::Shared(scope)) => {
-            // SAFETY: The binding holds the scope until it ends, which is after this call.
-            Ok(unsafe { scope.as_ref() }.clone())
-        }
-    }
+    AmbientOf::<Host>::new().scope()
 }
 
 /// Spawns a thread that runs `body` in the scope that this one is in.
@@ -104,9 +102,41 @@ pub fn current_scope() -> Result<Scope, AllocError> {
 pub fn spawn_in_scope<R: Send + 'static>(
     body: impl FnOnce() -> R + Send + 'static,
 ) -> Result<JoinHandle<R>, AllocError> {
-    let scope = current_scope()?;
-    let spawned = thread::Builder::new().spawn(move || scope.enter(body));
-    spawned.map_err(AllocError::other)
+    AmbientOf::<Host>::new().spawn(body)
+}
+
+impl<F: AmbientFamily> AmbientOf<F> {
+    /// The scope that this thread is in, to be handed to another one: [`current_scope`] for any
+    /// family.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::Unbound`], and [`AllocError::TaskLocalScope`] if an arena is bound.
+    pub fn scope(self) -> Result<Scope<F>, AllocError> {
+        match super::bound() {
+            None => Err(AllocError::Unbound),
+            Some(Bound::Local(_)) => Err(AllocError::TaskLocalScope),
+            Some(Bound::Shared(scope)) => {
+                // SAFETY: The binding holds the scope until it ends, which is after this call.
+                Ok(unsafe { scope.as_ref() }.clone())
+            }
+        }
+    }
+
+    /// Spawns a thread that runs `body` in the scope that this one is in: [`spawn_in_scope`] for
+    /// any family.
+    ///
+    /// # Errors
+    ///
+    /// As for [`spawn_in_scope`].
+    pub fn spawn<R: Send + 'static>(
+        self,
+        body: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<JoinHandle<R>, AllocError> {
+        let scope = self.scope()?;
+        let spawned = thread::Builder::new().spawn(move || scope.enter(body));
+        spawned.map_err(AllocError::other)
+    }
 }
 
 /// A future that is in a scope wherever it is polled.
@@ -130,22 +160,22 @@ pub fn spawn_in_scope<R: Send + 'static>(
 /// ```
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
-pub struct InScope<F> {
-    scope: Scope,
-    future: F,
+pub struct InScope<T, F: AmbientFamily = Host> {
+    scope: Scope<F>,
+    future: T,
 }
 
-impl<F> InScope<F> {
+impl<T, F: AmbientFamily> InScope<T, F> {
     /// Puts `future` in `scope`.
-    pub fn new(scope: Scope, future: F) -> Self {
+    pub fn new(scope: Scope<F>, future: T) -> Self {
         Self { scope, future }
     }
 }
 
-impl<F: Future> Future for InScope<F> {
-    type Output = F::Output;
+impl<T: Future, F: AmbientFamily> Future for InScope<T, F> {
+    type Output = T::Output;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T::Output> {
         // SAFETY: The future is only reached through the pin again, never moved, and the scope is
         // not pinned; there is no `Drop` and no `Unpin` impl that says otherwise.
         let this = unsafe { self.get_unchecked_mut() };

@@ -1,11 +1,13 @@
 //! The ambient space as a space.
 
-use std::alloc::Layout;
+use std::{alloc::Layout, fmt, marker::PhantomData};
 
-use super::{AmbientBlock, AmbientLevel, AmbientOrBlock, Bound, Restore, SLOT, local};
+use super::{
+    AmbientBlock, AmbientFamily, AmbientLevel, AmbientOrBlock, Bound, Restore, bound, local,
+};
 use crate::{AllocError, Checkpoint, Describe, Frame, Host, Space, frame::scratch_over};
 
-/// The ambient space of the thread that asks, whatever is bound at the moment.
+/// The ambient space of the thread that asks, whatever is bound at the moment, in host memory.
 ///
 /// As a space it serves everywhere one is taken, [`Allocating`] verbs included:
 /// `Allocating(&verb).run(&mut Ambient)`. Its [`scratch`](Space::scratch) hands out a frame of the
@@ -16,19 +18,83 @@ use crate::{AllocError, Checkpoint, Describe, Frame, Host, Space, frame::scratch
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ambient;
 
-/// The ambient space, if there is one.
+/// The ambient space of the thread that asks, in memory of the family `F`: [`Ambient`] for any
+/// family.
+pub struct AmbientOf<F: AmbientFamily>(PhantomData<fn() -> F>);
+
+/// The ambient space of host memory, as that of any family.
+const HOST: AmbientOf<Host> = AmbientOf::new();
+
+impl<F: AmbientFamily> AmbientOf<F> {
+    /// The ambient space. Whether there is one shows when it is used.
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+
+    /// The ambient space, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::Unbound`].
+    pub fn bound() -> Result<Self, AllocError> {
+        match bound::<F>() {
+            Some(_) => Ok(Self::new()),
+            None => Err(AllocError::Unbound),
+        }
+    }
+
+    /// Opens a scratch block on the ambient space, which stays bound:
+    /// [`ambient_scratch`](super::ambient_scratch) for any family.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::Unbound`].
+    pub fn scratch_bound<R>(self, body: impl FnOnce() -> R) -> Result<R, AllocError> {
+        match bound::<F>() {
+            None => Err(AllocError::Unbound),
+            Some(Bound::Shared(_)) => Ok(body()),
+            Some(Bound::Local(cursor)) => {
+                // SAFETY: The binding outlasts this call. Bindings made and ended in `body` leave
+                // it.
+                let cursor = unsafe { local(cursor) };
+                let _after = AmbientLevel::enter(cursor);
+                let _level = cursor.open();
+                Ok(body())
+            }
+        }
+    }
+}
+
+impl<F: AmbientFamily> Clone for AmbientOf<F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: AmbientFamily> Copy for AmbientOf<F> {}
+
+impl<F: AmbientFamily> Default for AmbientOf<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F: AmbientFamily> fmt::Debug for AmbientOf<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AmbientOf<{}>", std::any::type_name::<F>())
+    }
+}
+
+/// The ambient space of host memory, if there is one.
 ///
 /// # Errors
 ///
 /// [`AllocError::Unbound`].
 pub fn ambient_space() -> Result<Ambient, AllocError> {
-    match SLOT.get() {
-        Some(_) => Ok(Ambient),
-        None => Err(AllocError::Unbound),
-    }
+    AmbientOf::<Host>::bound().map(|_| Ambient)
 }
 
-/// The ambient space, or `default` where none is bound.
+/// The ambient space of the family of `default`, or `default` where none is bound.
 ///
 /// ```
 /// use space_core::{AllocError, Heap, Space, Undef, ambient_space_or};
@@ -36,14 +102,14 @@ pub fn ambient_space() -> Result<Ambient, AllocError> {
 /// assert_eq!(x.len(), 3);
 /// # Ok::<(), AllocError>(())
 /// ```
-pub fn ambient_space_or<S: Space<Family = Host>>(default: S) -> AmbientOr<S> {
-    match SLOT.get() {
-        Some(_) => AmbientOr::Ambient(Ambient),
-        None => AmbientOr::Default(default),
+pub fn ambient_space_or<S: Space<Family: AmbientFamily>>(default: S) -> AmbientOr<S> {
+    match AmbientOf::bound() {
+        Ok(ambient) => AmbientOr::Ambient(ambient),
+        Err(_) => AmbientOr::Default(default),
     }
 }
 
-/// Materialises a description in the ambient space. The arrays have no lifetime.
+/// Materialises a description in the ambient space of host memory. The arrays have no lifetime.
 ///
 /// # Errors
 ///
@@ -57,16 +123,39 @@ impl Space for Ambient {
     type Family = Host;
     type Block = AmbientBlock;
 
+    #[inline]
     fn block(&self, layout: Layout) -> Result<AmbientBlock, AllocError> {
-        match SLOT.get() {
+        HOST.block(layout)
+    }
+
+    fn checkpoint(&self) -> Checkpoint {
+        HOST.checkpoint()
+    }
+
+    unsafe fn rollback(&self, to: Checkpoint) {
+        // SAFETY: Handed on.
+        unsafe { HOST.rollback(to) };
+    }
+
+    fn scratch<R>(&mut self, body: impl for<'f> FnOnce(&mut Frame<'f, Host>) -> R) -> R {
+        AmbientOf::new().scratch(body)
+    }
+}
+
+impl<F: AmbientFamily> Space for AmbientOf<F> {
+    type Family = F;
+    type Block = AmbientBlock<F>;
+
+    fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
+        match bound() {
             None => Err(AllocError::Unbound),
             Some(Bound::Local(cursor)) => {
                 // SAFETY: No code of a caller runs in this arm, so the binding outlasts it.
                 let cursor = unsafe { local(cursor) };
-                let (place, token) = cursor.carve_ambient(layout)?;
+                let (place, held) = cursor.carve_ambient(layout)?;
                 // SAFETY: The cursor gave the bytes out for this block, and gives back none that
-                // are held by a token.
-                Ok(unsafe { AmbientBlock::carved(place, layout.size(), token) })
+                // are held.
+                Ok(unsafe { AmbientBlock::carved(place, layout.size(), held) })
             }
             Some(Bound::Shared(scope)) => {
                 // SAFETY: The binding holds the scope until it ends, which is after this call.
@@ -77,7 +166,7 @@ impl Space for Ambient {
     }
 
     fn checkpoint(&self) -> Checkpoint {
-        match SLOT.get() {
+        match bound::<F>() {
             Some(Bound::Local(cursor)) => {
                 // SAFETY: No code of a caller runs in this arm, so the binding outlasts it.
                 unsafe { local(cursor) }.checkpoint()
@@ -87,7 +176,7 @@ impl Space for Ambient {
     }
 
     unsafe fn rollback(&self, to: Checkpoint) {
-        if let Some(Bound::Local(cursor)) = SLOT.get() {
+        if let Some(Bound::Local(cursor)) = bound::<F>() {
             // SAFETY: No code of a caller runs in this arm, so the binding outlasts it.
             let cursor = unsafe { local(cursor) };
             // SAFETY: No code of a caller ran since the checkpoint, so the binding is the same;
@@ -96,14 +185,14 @@ impl Space for Ambient {
         }
     }
 
-    fn scratch<R>(&mut self, body: impl for<'f> FnOnce(&mut Frame<'f, Host>) -> R) -> R {
-        let Some(Bound::Local(cursor)) = SLOT.get() else {
+    fn scratch<R>(&mut self, body: impl for<'f> FnOnce(&mut Frame<'f, F>) -> R) -> R {
+        let Some(Bound::Local(cursor)) = bound() else {
             return scratch_over(self, body);
         };
         // SAFETY: The binding that is in the slot outlasts this call. It is taken out of the slot
         // meanwhile, so the frame below is the only way to the cursor.
         let cursor = unsafe { local(cursor) };
-        let _suspended = Restore::after(None);
+        let _suspended = Restore::<F>::after(None);
         let _after = AmbientLevel::enter(cursor);
         let _level = cursor.open();
         body(&mut Frame::over(cursor))
@@ -112,15 +201,15 @@ impl Space for Ambient {
 
 /// The ambient space, or another one where none was bound. See [`ambient_space_or`].
 #[derive(Debug, Clone, Copy)]
-pub enum AmbientOr<S> {
+pub enum AmbientOr<S: Space<Family: AmbientFamily>> {
     /// The ambient space.
-    Ambient(Ambient),
+    Ambient(AmbientOf<S::Family>),
     /// The other one.
     Default(S),
 }
 
-impl<S: Space<Family = Host>> Space for AmbientOr<S> {
-    type Family = Host;
+impl<S: Space<Family: AmbientFamily>> Space for AmbientOr<S> {
+    type Family = S::Family;
     type Block = AmbientOrBlock<S::Block>;
 
     fn block(&self, layout: Layout) -> Result<Self::Block, AllocError> {
@@ -158,7 +247,7 @@ impl<S: Space<Family = Host>> Space for AmbientOr<S> {
         }
     }
 
-    fn scratch<R>(&mut self, body: impl for<'f> FnOnce(&mut Frame<'f, Host>) -> R) -> R {
+    fn scratch<R>(&mut self, body: impl for<'f> FnOnce(&mut Frame<'f, S::Family>) -> R) -> R {
         match self {
             Self::Ambient(space) => space.scratch(body),
             Self::Default(space) => space.scratch(body),

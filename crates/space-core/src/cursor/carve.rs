@@ -1,9 +1,9 @@
 //! Taking bytes.
 
-use std::{alloc::Layout, num::NonZero, ptr::NonNull, sync::Arc};
+use std::{alloc::Layout, num::NonZero, ptr::NonNull};
 
 use super::{Cursor, NOWHERE, offset};
-use crate::{AllocError, Family, bump, pins::Token};
+use crate::{AllocError, Family, bump, pins::Held};
 
 impl<F: Family> Cursor<F> {
     /// Takes `len` elements of `T`, or says `None` where it takes [`carve_slowly`] to answer.
@@ -104,12 +104,8 @@ impl<F: Family> Cursor<F> {
         }
     }
 
-    /// Takes the bytes of `layout` for an array without a lifetime, and a token that holds them;
-    /// no token for no bytes.
-    pub(crate) fn carve_ambient(
-        &self,
-        layout: Layout,
-    ) -> Result<(F::Place, Option<Arc<Token>>), AllocError> {
+    /// Takes the bytes of `layout` for an array without a lifetime, and what it holds meanwhile.
+    pub(crate) fn carve_ambient(&self, layout: Layout) -> Result<(F::Place, Held), AllocError> {
         if self.lender.is_some() {
             return Err(AllocError::NotAnArena);
         }
@@ -117,11 +113,15 @@ impl<F: Family> Cursor<F> {
             return Err(AllocError::BorrowedSlab);
         }
         let place = self.carve_layout(layout)?;
-        if layout.size() == 0 {
-            return Ok((place, None));
-        }
-        self.gate.set(usize::MAX);
-        let token = self.pins.borrow_mut().hold(self.left.get());
-        Ok((place, token))
+        let mut pins = self.pins.borrow_mut();
+        let held = if layout.size() == 0 {
+            pins.slab().map(Held::Slab)
+        } else {
+            self.gate.set(usize::MAX);
+            pins.hold(self.left.get()).map(Held::Level)
+        };
+        // It can be kept: see above.
+        held.map(|held| (place, held))
+            .ok_or(AllocError::BorrowedSlab)
     }
 }

@@ -45,7 +45,7 @@ pub struct Cursor<F: Family> {
     epoch: Cell<u64>,
     /// Identity and epoch, for marks.
     stamp: Cell<Stamp>,
-    /// Arrays without a lifetime. Empty for families other than the host.
+    /// Arrays without a lifetime.
     pins: RefCell<Pins>,
 }
 
@@ -110,8 +110,8 @@ impl<F: Family> Cursor<F> {
     ///
     /// # Safety
     ///
-    /// `keeper` by itself keeps the memory of the slab that the cursor was made over
-    /// ([`Slab::keeper`](crate::Slab::keeper)).
+    /// `keeper` by itself keeps the memory of the slab that the cursor was made over, and what
+    /// places in it refer to ([`Slab::keeper`](crate::Slab::keeper)).
     pub unsafe fn keep_with(&mut self, keeper: Keeper) {
         self.pins.get_mut().keep(keeper);
     }
