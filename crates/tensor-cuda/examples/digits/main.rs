@@ -65,6 +65,14 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         simulated.timeline().write_perfetto(BufWriter::new(file))?;
     }
     outcome.check(&network, &input.images)?;
+    match report::allocations(&outcome) {
+        0 => {}
+        count => {
+            return Err(
+                format!("{count} device allocations during replay, where none are needed").into(),
+            );
+        }
+    }
     if let Some(simulated) = runtime.simulation() {
         report::refuse(&simulated.reports())?;
     }

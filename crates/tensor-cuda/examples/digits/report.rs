@@ -6,14 +6,16 @@ use cuda_driver::Call;
 use cuda_runtime::Runtime;
 use cuda_sim::Report;
 
-/// Calls that allocate device memory.
-pub(crate) const ALLOCATIONS: [Call; 2] = [Call::MemAlloc, Call::MemAllocFromPoolAsync];
+/// Allocations of device memory during replay.
+pub(crate) fn allocations(outcome: &Outcome) -> u64 {
+    let calls = [Call::MemAlloc, Call::MemAllocFromPoolAsync];
+    calls.map(|call| outcome.replay.calls.of(call)).iter().sum()
+}
 
 pub(crate) fn print(runtime: &Runtime, outcome: &Outcome, input: &Input) {
     let device = runtime.default_device();
     let replay = &outcome.replay;
     let per_batch = |count: u64| format!("{:.2}", count as f64 / outcome.batches as f64);
-    let allocations: u64 = ALLOCATIONS.iter().map(|&call| replay.calls.of(call)).sum();
     let accuracy = input
         .labels
         .as_ref()
@@ -45,7 +47,10 @@ pub(crate) fn print(runtime: &Runtime, outcome: &Outcome, input: &Input) {
                 outcome.watermark_bytes, outcome.slab_bytes
             ),
         ),
-        ("device allocations in replay", allocations.to_string()),
+        (
+            "device allocations in replay",
+            allocations(outcome).to_string(),
+        ),
         ("driver calls per batch", per_batch(replay.calls.total())),
         (
             "waits issued per batch",
