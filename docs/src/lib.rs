@@ -24,6 +24,7 @@ chapters! {
     vocabulary "vocabulary.md",
     spaces "spaces.md",
     driver "driver.md",
+    testing "testing.md",
     streams "streams.md",
     buffers "buffers.md",
     capture "capture.md",
