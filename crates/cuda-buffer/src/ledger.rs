@@ -149,3 +149,63 @@ impl Ledger {
         self.writers.iter().chain(&self.readers).cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_runtime::{Runtime, Stream};
+
+    /// A completion of its own, with nothing queued before it.
+    fn point(stream: &Stream) -> Completion {
+        let nothing = |_: &dyn cuda_driver::Driver, _| Ok(());
+        // SAFETY: nothing is queued.
+        unsafe { stream.enqueue(nothing) }.unwrap();
+        stream.record().unwrap()
+    }
+
+    fn points(completions: &Predecessors) -> Vec<cuda_runtime::Point> {
+        completions.iter().map(Completion::point).collect()
+    }
+
+    fn begin(ledger: &mut Ledger, kind: AccessKind) -> (Token, Predecessors) {
+        ledger.begin(kind, None, Location::caller()).unwrap()
+    }
+
+    /// One reader per stream, at its latest point; a write replaces them all (cases.md 11, torch/cutorch#222).
+    #[test]
+    fn a_ledger_keeps_the_latest_write_and_each_streams_latest_read() {
+        let driver = cuda_sim::SimDriver::builder().build().as_driver();
+        let runtime = Runtime::builder().driver(driver).build().unwrap();
+        let device = runtime.default_device();
+        let [s, t] = [(); 2].map(|()| device.streams().acquire().unwrap());
+        let first = point(&s);
+        let mut ledger = Ledger::after([first.clone()]);
+        let (early, late) = (point(&s), point(&s));
+        let other = point(&t);
+        for done in [&late, &other, &early] {
+            let (token, before) = begin(&mut ledger, AccessKind::Read);
+            assert_eq!(
+                points(&before),
+                [first.point()],
+                "reads don't wait for reads"
+            );
+            ledger.end(token, Some(done.clone()));
+        }
+        let (token, before) = begin(&mut ledger, AccessKind::Write);
+        assert_eq!(
+            points(&before),
+            [first.point(), late.point(), other.point()]
+        );
+        let refused = ledger.check(AccessKind::Read).unwrap_err();
+        assert_eq!((refused.held, refused.holders), (AccessKind::Write, 1));
+        // Called off, it changes nothing.
+        ledger.end(token, None);
+        assert_eq!(ledger.outstanding().len(), 3);
+
+        let (token, _) = begin(&mut ledger, AccessKind::Write);
+        let written = point(&t);
+        ledger.end(token, Some(written.clone()));
+        assert_eq!(points(&ledger.outstanding()), [written.point()]);
+        assert_eq!(ledger.held(), 0);
+    }
+}
