@@ -9,6 +9,7 @@
 mod ci;
 mod doctor;
 mod failure;
+mod fuzz;
 mod harness;
 mod invocation;
 mod loom;
@@ -31,6 +32,7 @@ cargo xtask COMMAND
   sanitize [address|thread] tests under AddressSanitizer and ThreadSanitizer (nightly)
   miri                      tests of the host-only crates under Miri (nightly)
   loom                      tests that are written for loom
+  fuzz [--seconds N]        the fuzz target of space-arena, 60 s unless told otherwise (nightly)
   doctor                    what this machine offers, and what will be simulated
   help                      this text
 
@@ -56,6 +58,8 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["sanitize", name] => sanitize::run(&[sanitize::Sanitizer::from_name(name)?]),
         ["miri"] => miri::run(),
         ["loom"] => loom::run(),
+        ["fuzz"] => fuzz::run(fuzz::SECONDS),
+        ["fuzz", "--seconds", word] => fuzz::run(fuzz::seconds(word)?),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}");
@@ -75,7 +79,13 @@ mod tests {
 
     #[test]
     fn unknown_commands_are_usage_errors() {
-        for words in [&[][..], &["cy"], &["ci", "fast"], &["sanitize", "memory"]] {
+        for words in [
+            &[][..],
+            &["cy"],
+            &["ci", "fast"],
+            &["sanitize", "memory"],
+            &["fuzz", "--seconds", "soon"],
+        ] {
             assert!(
                 matches!(dispatch(words), Err(Failure::Usage(_))),
                 "{words:?}"
@@ -85,7 +95,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["ci", "sanitize", "miri", "loom", "doctor", "help"] {
+        for command in ["ci", "sanitize", "miri", "loom", "fuzz", "doctor", "help"] {
             assert!(
                 HELP.lines()
                     .any(|line| line.trim_start().starts_with(command)),
