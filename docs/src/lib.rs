@@ -30,6 +30,7 @@ chapters! {
     capture "capture.md",
     tensors "tensors.md",
     costs "costs.md",
+    carves "carves.md",
     hardware "hardware.md",
 }
 
@@ -53,9 +54,30 @@ mod tests {
         assert_eq!(linked(), CHAPTERS);
     }
 
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+
+    /// A path that is wrong would be left in the book as it is.
+    #[test]
+    fn what_chapters_include_is_there() {
+        let mut found = 0;
+        for chapter in CHAPTERS {
+            let text = std::fs::read_to_string(format!("{FOLDER}/{chapter}")).unwrap();
+            let paths = text.split("{{#include ").skip(1);
+            for path in paths.filter_map(|rest| rest.split("}}").next()) {
+                let included = std::fs::read_to_string(format!("{FOLDER}/{path}"));
+                let included = included.unwrap_or_else(|error| panic!("{path}: {error}"));
+                assert!(included.starts_with("# "), "{path} has a heading");
+                // Snippets of an included file would not be run.
+                assert!(!included.contains("```rust"), "{path}");
+                found += 1;
+            }
+        }
+        assert!(found > 0);
+    }
+
     #[test]
     fn every_file_is_a_chapter() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        let folder = FOLDER;
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let known = CHAPTERS.contains(&name.as_str())
