@@ -12,5 +12,6 @@ mod mutations;
 mod partition;
 mod peers;
 mod programs;
+mod spaces;
 mod tap;
 mod threads;
