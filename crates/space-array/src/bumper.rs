@@ -21,6 +21,7 @@ use crate::{
     region::{Hold, OwnedPin, Region},
     store::Store,
     sync::{Arc, Mutex, MutexGuard, lock},
+    word::LAST_GENERATION,
 };
 
 /// Hands out memory by moving a cursor, and takes it back all at once.
@@ -46,19 +47,19 @@ use crate::{
 /// As a [`Space`] it hands out blocks that count as arrays.
 #[derive(Clone)]
 pub struct BumperAllocator {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     scope: Scope,
 }
 
 /// What clones, and the scope, share.
-struct Shared {
+pub(crate) struct Shared {
     /// Identity of the allocator.
     id: u64,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 /// What the lock guards. Arrays and generations begin and end under it.
-struct State {
+pub(crate) struct State {
     region: Arc<Region>,
     /// One more than arrays are alive.
     hold: Arc<Hold>,
@@ -183,7 +184,7 @@ impl BumperAllocator {
     /// [`AllocError::OutOfMemory`]; nothing changed then.
     pub fn abandon(&self) -> Result<(), AllocError> {
         let mut state = self.shared.lock();
-        let generation = state.region.gate.generation() + 1;
+        let generation = (state.region.gate.generation() + 1).min(LAST_GENERATION);
         state.replace_region(generation)?;
         state.tally.abandoned += 1;
         Ok(())
@@ -248,7 +249,7 @@ impl Shared {
     }
 
     /// Memory for an array of this crate.
-    fn piece(&self, want: Want, layout: Layout) -> Result<Piece, ArrayError> {
+    pub(crate) fn piece(&self, want: Want, layout: Layout) -> Result<Piece, ArrayError> {
         let (address, grip) = match want {
             Want::Counted => {
                 let (address, hold) = self.counted(layout)?;
@@ -338,7 +339,7 @@ impl State {
         self.cursor.carve(layout).ok_or_else(|| overflow.into())
     }
 
-    fn reset(&mut self) -> Result<(), ResetError> {
+    pub(crate) fn reset(&mut self) -> Result<(), ResetError> {
         // Exact, and ordered after the last use by whichever thread dropped the last array: all
         // that clone a hold do it under the lock.
         if Arc::get_mut(&mut self.hold).is_none() {
@@ -394,7 +395,7 @@ impl State {
     }
 
     /// Goes on with a region of its own.
-    fn replace_region(&mut self, generation: u64) -> Result<(), AllocError> {
+    pub(crate) fn replace_region(&mut self, generation: u64) -> Result<(), AllocError> {
         let start = Instant::now();
         let block = chunk(self.tally.capacity)?;
         let (region, cursor) = region(self.region.allocator, generation, block);

@@ -5,7 +5,11 @@
 //! array. So a request is laid on the desk of its thread while the ambient space is asked, and an
 //! allocator of this crate that is asked in turn answers there. Any other space answers as ever.
 
-use std::{alloc::Layout, cell::Cell};
+use std::{
+    alloc::Layout,
+    cell::Cell,
+    mem::{self, ManuallyDrop},
+};
 
 use space_core::{AllocError, Ambient, Block, Heap, Space};
 
@@ -31,26 +35,37 @@ enum Desk {
 }
 
 thread_local! {
-    static DESK: Cell<Desk> = const { Cell::new(Desk::Empty) };
+    /// Without a destructor, so that arrays can be made while a thread ends. What lies here is
+    /// taken by whoever laid it.
+    static DESK: Cell<ManuallyDrop<Desk>> = const { Cell::new(ManuallyDrop::new(Desk::Empty)) };
+}
+
+/// Lays something on the desk, and takes what lay there.
+#[inline]
+fn exchange(desk: Desk) -> Desk {
+    ManuallyDrop::into_inner(DESK.replace(ManuallyDrop::new(desk)))
 }
 
 /// Puts back what lay there before, on a panic in somebody's space too.
 struct Restore(Desk);
 
 impl Restore {
+    #[inline]
     fn after(desk: Desk) -> Self {
-        Self(DESK.replace(desk))
+        Self(exchange(desk))
     }
 
     /// What lies there now.
+    #[inline]
     fn take(self) -> Desk {
-        DESK.replace(Desk::Empty)
+        exchange(Desk::Empty)
     }
 }
 
 impl Drop for Restore {
+    #[inline]
     fn drop(&mut self) {
-        DESK.set(std::mem::replace(&mut self.0, Desk::Empty));
+        drop(exchange(mem::replace(&mut self.0, Desk::Empty)));
     }
 }
 
@@ -86,13 +101,13 @@ pub(crate) fn answer(
     layout: Layout,
     serve: impl FnOnce(Want) -> Result<Piece, ArrayError>,
 ) -> Result<(), AllocError> {
-    match DESK.replace(Desk::Empty) {
+    match exchange(Desk::Empty) {
         Desk::Asked(want, asked) if asked == layout => {
-            DESK.set(Desk::Answered(serve(want)));
+            drop(exchange(Desk::Answered(serve(want))));
             Err(AllocError::Unbound)
         }
         other => {
-            DESK.set(other);
+            drop(exchange(other));
             Ok(())
         }
     }

@@ -69,12 +69,16 @@ mod gate;
 mod heap;
 mod identity;
 mod kind;
+#[cfg(all(test, loom))]
+mod loom;
 mod operand;
 mod ops;
 mod own;
 mod piece;
 mod region;
 mod scaling;
+#[cfg(feature = "serde")]
+mod serde;
 mod shape;
 mod show;
 mod statistics;

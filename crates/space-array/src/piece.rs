@@ -20,7 +20,3 @@ pub(crate) enum Grip {
     /// A pin, which is let go then.
     Pinned(OwnedPin),
 }
-
-// SAFETY: Memory that is this piece's alone. What it keeps says by its own type whether it can be
-// sent: the grip's pin can't.
-unsafe impl Sync for Piece {}

@@ -1,9 +1,18 @@
 //! What the memory core takes from `std::sync`, and from loom where that checks it.
 
+#[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, PoisonError,
+    Arc, Condvar, Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
 };
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Arc, Condvar, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+pub(crate) use std::sync::PoisonError;
 
 /// Locks. No code of a caller runs under a lock of this crate, so a poisoned one is in order.
 #[inline]

@@ -248,7 +248,7 @@ fn nothing_given_has_no_shape() {
         Err(ArrayError::NothingGiven { .. })
     ));
     assert!(matches!(
-        AllocArray::<u8, Ix3>::try_stack(Axis(0), &none),
+        AllocArray::<u8, Ix2>::try_stack(Axis(0), &none),
         Err(ArrayError::NothingGiven { .. })
     ));
     let no_axis = AllocArray::from([1_u8, 2]).reshape([2]).into_dyn();

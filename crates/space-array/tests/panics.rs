@@ -38,7 +38,7 @@ fn panics_are_those_of_the_caller() {
     panics_here(|| x.dot(&y));
     panics_here(|| x.clone().reshape([3]));
     panics_here(|| AllocArray::concatenate(Axis(1), &[&x, &y]));
-    panics_here(|| AllocArray::<_, ndarray::Ix2>::stack(Axis(0), &[&x, &y]));
+    panics_here(|| AllocArray::stack(Axis(0), &[&x, &y]));
 
     let bumper = BumperAllocator::new(AllocBuffer::new(64).unwrap());
     let mut gone = with_allocator(&bumper, || CheckedAllocArray::filled([4], 1));

@@ -147,10 +147,9 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     ///
     /// [`try_stack`](SpaceArray::try_stack) returns an error instead.
     #[track_caller]
-    pub fn stack<O>(axis: Axis, parts: &[O]) -> Self
+    pub fn stack<O>(axis: Axis, parts: &[O]) -> SpaceArray<T, D::Larger, K>
     where
-        D: RemoveAxis,
-        O: Operand<K, Element = T, Dim = D::Smaller>,
+        O: Operand<K, Element = T, Dim = D>,
     {
         value(Self::try_stack(axis, parts))
     }
@@ -161,10 +160,9 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     ///
     /// [`ArrayError::NothingGiven`], [`ArrayError::NoSuchAxis`], [`ArrayError::ShapeMismatch`],
     /// and those of [`try_map`](SpaceArray::try_map).
-    pub fn try_stack<O>(axis: Axis, parts: &[O]) -> Result<Self, ArrayError>
+    pub fn try_stack<O>(axis: Axis, parts: &[O]) -> Result<SpaceArray<T, D::Larger, K>, ArrayError>
     where
-        D: RemoveAxis,
-        O: Operand<K, Element = T, Dim = D::Smaller>,
+        O: Operand<K, Element = T, Dim = D>,
     {
         let [first, others @ ..] = parts else {
             return Err(ArrayError::NothingGiven { what: "a stack" });
@@ -187,7 +185,7 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
                 ndim: axes,
             });
         }
-        let mut shape = D::zeros(axes);
+        let mut shape = D::Larger::zeros(axes);
         let extents = shape.slice_mut();
         extents[..axis.index()].copy_from_slice(&each.slice()[..axis.index()]);
         extents[axis.index()] = parts.len();
@@ -195,7 +193,11 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         let mut out = UninitArray::new(shape)?;
         let mut slots = out.as_uninit_view_mut();
         for (slots, part) in slots.axis_iter_mut(axis).zip(parts) {
-            write(slots, part.operand()?.view());
+            // `Larger::Smaller` is another name of the same dimension.
+            match slots.into_dimensionality::<D>() {
+                Ok(slots) => write(slots, part.operand()?.view()),
+                Err(_) => unreachable!("a part has one axis less than the stack"),
+            }
         }
         // SAFETY: There are as many parts as places along the axis, and each was written.
         Ok(unsafe { out.assume_init() })
