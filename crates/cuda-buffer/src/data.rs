@@ -113,8 +113,8 @@ pub trait DeviceData {
         transfer::copy_out(stream, dst.into(), self.read())
     }
 
-    /// Copies ordinary host memory of the same length, on the device's own transfer stream, and waits on the host until
-    /// the copy is done.
+    /// Copies ordinary host memory of the same length, by way of page-locked memory and the device's own transfer
+    /// stream, and waits on the host until the copy is done.
     ///
     /// # Errors
     /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch);
@@ -128,8 +128,8 @@ pub trait DeviceData {
         transfer::upload(self.write(), src)
     }
 
-    /// Copies to ordinary host memory of the same length, on the device's own transfer stream, and waits on the host
-    /// until the copy is done.
+    /// Copies to ordinary host memory of the same length, by way of page-locked memory and the device's own transfer
+    /// stream, and waits on the host until the copy is done.
     ///
     /// # Errors
     /// As for [`copy_from_slice`](Self::copy_from_slice).

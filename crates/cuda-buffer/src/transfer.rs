@@ -3,12 +3,12 @@
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::guard::{Guard, record};
 use crate::ledger::AccessKind;
-use crate::pinned::{PinnedSlice, PinnedSliceMut};
+use crate::pinned::{PinnedBuffer, PinnedSlice, PinnedSliceMut};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
 use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::{RuntimeError, Stream};
+use cuda_runtime::Stream;
 use std::panic::Location;
 
 fn same_length(src: usize, dst: usize) -> BufferResult<()> {
@@ -154,32 +154,8 @@ pub(crate) fn copy_out<T: Pod>(
     unsafe { operate(stream, wanted, queue) }
 }
 
-/// An operation on the transfer stream that uses ordinary host memory: it is over when this returns.
-///
-/// # Safety
-/// As for [`operate`].
-#[track_caller]
-unsafe fn operate_and_wait(
-    wanted: (&crate::domain::Domain, AccessKind),
-    operation: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
-) -> BufferResult<()> {
-    let device = wanted.0.device();
-    let stream = device.transfer_stream();
-    // SAFETY: the caller's promise.
-    let queued = unsafe { operate(&stream, [wanted], operation) };
-    // Also after an error: whatever was queued must not outlive the caller's borrow of the host memory.
-    let waited = stream.synchronize();
-    // A wait that failed says nothing about the copy: only a second one that works does.
-    if let Err(RuntimeError::Driver(error)) = waited
-        && stream.synchronize().is_err()
-    {
-        device.poison(error);
-    }
-    queued?;
-    waited?;
-    Ok(())
-}
-
+/// Copies from ordinary memory by way of page-locked memory of our own: whatever fails, a copy that may still be under
+/// way touches no memory of the caller's.
 #[track_caller]
 pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<()> {
     let _site = CallSite::enter();
@@ -188,20 +164,21 @@ pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) ->
     if src.is_empty() {
         return Ok(());
     }
-    let device = dst.domain.device().id();
-    let to = at(dst.domain, dst.offset_bytes);
-    let queue = |driver: &dyn Driver, raw| {
-        // SAFETY: the range lies within the domain; `src` is borrowed until the copy is over.
-        unsafe {
-            driver.copy_to_device_async(device, to, src.as_ptr().cast(), size_of_val(src), raw)
-        }
-    };
-    // SAFETY: `queue` queues that one operation, on the stream it is given.
-    unsafe { operate_and_wait((dst.domain, AccessKind::Write), queue) }
+    let device = dst.domain.device();
+    let stream = device.transfer_stream();
+    let mut staging = PinnedBuffer::<u8>::new(device, size_of_val(src))?;
+    staging
+        .host_write()?
+        .copy_from_slice(bytemuck::cast_slice(src));
+    let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, staging.len());
+    copy_in(&stream, bytes, (&staging).into())?;
+    stream.synchronize()?;
+    Ok(())
 }
 
+/// Copies to ordinary memory, as [`upload`] does from it.
 #[track_caller]
-pub(crate) fn download<T: Copy + AnyBitPattern>(
+pub(crate) fn download<T: Copy + AnyBitPattern + NoUninit>(
     dst: &mut [T],
     src: ReadRequest<'_, T>,
 ) -> BufferResult<()> {
@@ -211,16 +188,14 @@ pub(crate) fn download<T: Copy + AnyBitPattern>(
     if dst.is_empty() {
         return Ok(());
     }
-    let device = src.domain.device().id();
-    let from = at(src.domain, src.offset_bytes);
-    let queue = |driver: &dyn Driver, raw| {
-        // SAFETY: the range lies within the domain; `dst` is borrowed until the copy is over, and any bytes are a `T`.
-        unsafe {
-            driver.copy_to_host_async(device, dst.as_mut_ptr().cast(), from, size_of_val(dst), raw)
-        }
-    };
-    // SAFETY: `queue` queues that one operation, on the stream it is given.
-    unsafe { operate_and_wait((src.domain, AccessKind::Read), queue) }
+    let device = src.domain.device();
+    let stream = device.transfer_stream();
+    let mut staging = PinnedBuffer::<u8>::new(device, size_of_val(dst))?;
+    let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, staging.len());
+    copy_out(&stream, (&mut staging).into(), bytes)?;
+    stream.synchronize()?;
+    bytemuck::cast_slice_mut(dst).copy_from_slice(&staging.host_read()?);
+    Ok(())
 }
 
 #[track_caller]

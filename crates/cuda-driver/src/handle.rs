@@ -1,4 +1,6 @@
 //! Plain handles: integers with a type, copied freely, proving nothing about the object they name.
+//!
+//! Safe code has only the handles that were given to it: making one from a number is `unsafe`.
 
 use std::fmt;
 
@@ -7,7 +9,25 @@ macro_rules! handles {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(transparent)]
-        pub struct $name(pub u64);
+        pub struct $name(u64);
+
+        impl $name {
+            /// The handle with this number.
+            ///
+            /// # Safety
+            /// A driver has given the number out for an object of this kind, and the caller may use that object: whoever
+            /// names an object that somebody else relies on can change its order with other work.
+            #[must_use]
+            pub const unsafe fn from_raw(number: u64) -> Self {
+                Self(number)
+            }
+
+            /// The number.
+            #[must_use]
+            pub const fn raw(self) -> u64 {
+                self.0
+            }
+        }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@
 //! - holds no state that a driver would not hold, and decides nothing;
 //! - names objects by plain integers ([`RawStream`], [`DevicePtr`], ...), which are reused and prove nothing;
 //! - takes the device of every call, so that an implementation can make its context current;
-//! - is `unsafe` exactly where a driver can be made to touch memory it must not;
+//! - is `unsafe` where a driver can be made to touch memory it must not, and where a handle is made from a number;
 //! - reports a [`CudaError`] with code, symbolic name, call and device, and counts every call in [`CallCounters`].
 //!
 //! Who validates: the port's users check what would be undefined; implementations return the driver's own codes.
@@ -61,7 +61,19 @@ use std::fmt;
 /// A driver: all parts of the port, usable from any thread.
 ///
 /// Later parts of the driver API come as further supertraits or provided methods; existing calls keep their form.
-pub trait Driver:
+///
+/// # Safety
+/// Layers above build safe interfaces on what an implementation answers. It promises that
+///
+/// - memory that it gives out, of the device or of the host, has the size and alignment asked for and belongs to the
+///   caller alone until it is freed; host memory may be read and written;
+/// - it touches memory only as the calls and the declarations of kernels say, in an order that streams, events and
+///   host waits allow, and no more once a wait or a query has said that the work is done;
+/// - handles name what they were given out for until that is destroyed;
+/// - after an error a call has had no effect, but for errors of earlier work that it reports.
+///
+/// A call may unwind only before it has had any effect.
+pub unsafe trait Driver:
     Devices + Streams + Events + Memory + Copies + Kernels + Capture + Graphs + fmt::Debug + Send + Sync
 {
     /// What answers: `simulated`, or the driver's own name and version.

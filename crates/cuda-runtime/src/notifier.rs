@@ -8,6 +8,7 @@ use crate::core::DeviceCore;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::CaptureMode;
 use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::JoinHandle;
@@ -98,7 +99,7 @@ impl Notifier {
             if state.closed {
                 let over = std::mem::take(&mut state.watches);
                 drop(state);
-                over.into_iter().for_each(|watch| watch.waker.wake());
+                over.into_iter().for_each(wake);
                 return;
             }
             if state.watches.is_empty() {
@@ -140,7 +141,7 @@ impl Notifier {
             state.watches = kept;
             drop(state);
             let woken: Vec<Watch> = woken;
-            woken.into_iter().for_each(|watch| watch.waker.wake());
+            woken.into_iter().for_each(wake);
             state = self.state.lock();
         }
     }
@@ -161,6 +162,11 @@ impl Notifier {
             let _ = thread.join();
         }
     }
+}
+
+/// Wakes who waits. A waker that panics has told so, and must not end the thread that others rely on.
+fn wake(watch: Watch) {
+    let _ = catch_unwind(AssertUnwindSafe(|| watch.waker.wake()));
 }
 
 fn start(core: &Arc<DeviceCore>) -> RuntimeResult<JoinHandle<()>> {

@@ -185,8 +185,12 @@ impl Stream {
 
     /// The driver's handle, for foreign libraries. From now on Carve assumes that anything may be queued here, and
     /// records an event wherever it would have known better.
+    ///
+    /// # Safety
+    /// With it, work is queued that is ordered with every other use of the memory that it touches, and events of the
+    /// caller's own are recorded and waited for; nothing else is done: the stream is not destroyed, and not captured.
     #[must_use]
-    pub fn raw(&self) -> RawStream {
+    pub unsafe fn raw(&self) -> RawStream {
         self.slot().expose();
         self.slot().raw
     }

@@ -216,7 +216,7 @@ impl Sim {
             allocations: Vec::new(),
         };
         self.captures.insert(id, state);
-        if let Some(entry) = self.streams.get_mut(stream.0) {
+        if let Some(entry) = self.streams.get_mut(stream.raw()) {
             entry.capture = Some(id);
         }
         Ok(())
@@ -270,7 +270,7 @@ impl Sim {
             return Err(ErrorCode::STREAM_CAPTURE_INVALIDATED);
         };
         for (member, _) in &state.streams {
-            if let Some(entry) = self.streams.get_mut(member.0)
+            if let Some(entry) = self.streams.get_mut(member.raw())
                 && entry.capture == Some(id)
             {
                 entry.capture = None;
@@ -289,7 +289,7 @@ impl Sim {
             data,
             checked: false,
         };
-        Ok(RawGraph(self.graphs.insert(graph)))
+        Ok(crate::made::graph(self.graphs.insert(graph)))
     }
 
     pub(crate) fn capture_status(&self, capture: Option<u64>) -> CaptureStatus {
@@ -350,7 +350,7 @@ impl Sim {
                         Err(self.invalidate(caller, code, *of_event, rule))
                     }
                     _ => {
-                        if let Some(entry) = self.streams.get_mut(stream.0) {
+                        if let Some(entry) = self.streams.get_mut(stream.raw()) {
                             entry.capture = Some(*of_event);
                         }
                         self.valid_capture(*of_event)?.join(stream, nodes);

@@ -151,7 +151,7 @@ impl SimDriver {
 
     fn set_held(&self, stream: RawStream, held: bool) -> bool {
         let mut sim = self.state();
-        let Some(lane) = sim.streams.get(stream.0).map(|entry| entry.lane) else {
+        let Some(lane) = sim.streams.get(stream.raw()).map(|entry| entry.lane) else {
             return false;
         };
         sim.lane(lane).held = held;

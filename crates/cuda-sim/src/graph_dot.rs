@@ -9,14 +9,14 @@ impl SimDriver {
     #[must_use]
     pub fn graph_dot(&self, graph: RawGraph) -> Option<String> {
         let sim = self.state();
-        let data = &sim.graphs.get(graph.0)?.data;
+        let data = &sim.graphs.get(graph.raw())?.data;
         let mut dot = String::from("digraph captured {\n  node [shape=box];\n");
         for (number, node) in data.nodes.iter().enumerate() {
             let (file, line) = (
                 node.site.file().replace('\\', "/").replace('"', "'"),
                 node.site.line(),
             );
-            let (kind, stream) = (node.work.kind, node.stream.0);
+            let (kind, stream) = (node.work.kind, node.stream.raw());
             let _ = writeln!(
                 dot,
                 "  n{number} [label=\"{kind}\\nstream {stream:#x}\\n{file}:{line}\"];"

@@ -84,6 +84,7 @@ mod host_memory;
 mod lane;
 mod leak;
 mod locked;
+mod made;
 mod memory;
 mod model_run;
 mod objects;

@@ -29,7 +29,9 @@ impl fmt::Display for Operation {
             Some(stream) => write!(
                 f,
                 "{} on stream {:#x}, {}",
-                self.kind, stream.0, self.device
+                self.kind,
+                stream.raw(),
+                self.device
             )?,
             None => write!(f, "synchronous {}, {}", self.kind, self.device)?,
         }
@@ -103,12 +105,12 @@ fn missing_edge(f: &mut fmt::Formatter<'_>, first: &Operation, second: &Operatio
             f,
             "  missing: stream {:#x} does not wait for the {} on stream {:#x}: record an event after it there, and \
              let stream {:#x} wait for that record",
-            b.0, first.kind, a.0, b.0
+            b.raw(), first.kind, a.raw(), b.raw()
         ),
         (Some(a), None) => writeln!(
             f,
             "  missing: the host does not wait for the {} on stream {:#x}: synchronise with it first",
-            first.kind, a.0
+            first.kind, a.raw()
         ),
         (None, _) => writeln!(
             f,

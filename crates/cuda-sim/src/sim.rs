@@ -176,12 +176,12 @@ impl Sim {
         raw: RawStream,
         caller: Caller,
     ) -> Result<(u32, Option<u64>), ErrorCode> {
-        match self.streams.get(raw.0) {
+        match self.streams.get(raw.raw()) {
             Some(entry) if entry.device == device => Ok((entry.lane, entry.capture)),
             Some(_) => Err(ErrorCode::INVALID_HANDLE),
             None => Err(self.bad_handle(
-                self.streams.destroyed_at(raw.0),
-                raw.0,
+                self.streams.destroyed_at(raw.raw()),
+                raw.raw(),
                 caller,
                 ErrorCode::INVALID_HANDLE,
             )),

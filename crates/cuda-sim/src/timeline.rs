@@ -134,7 +134,7 @@ impl Timeline {
             if named.insert((device, track), ()).is_none() {
                 comma(&mut text, &mut first);
                 let name = match span.operation.stream {
-                    Some(stream) => format!("stream {:#x}", stream.0),
+                    Some(stream) => format!("stream {:#x}", stream.raw()),
                     None => "legacy stream".to_owned(),
                 };
                 let branch = track % BRANCHES;

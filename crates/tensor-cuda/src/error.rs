@@ -5,7 +5,8 @@ use cuda_driver::LaunchError;
 use cuda_runtime::RuntimeError;
 use space_core::AllocError;
 
-/// An error of a tensor operation. Nothing was queued or changed when one is returned.
+/// An error of a tensor operation. Nothing was queued or changed when one is returned, unless the driver failed after the
+/// work was queued: then the stream was synchronised, and the output is written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {

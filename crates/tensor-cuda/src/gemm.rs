@@ -17,7 +17,7 @@ const OPERATION: &str = "gemm";
 ///
 /// # Errors
 /// [`TensorError::ShapeMismatch`] and [`TensorError::BadLayout`] with the operand; an access that is refused, such as
-/// that of an operand which is the output too; the driver's own.
+/// that of an operand which a forgotten guard writes; the driver's own.
 #[track_caller]
 pub fn gemm<'a, T: Real>(
     stream: &Stream,

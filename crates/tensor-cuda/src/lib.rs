@@ -5,7 +5,7 @@
 //! given and return: what must come first is ordered on the device. They take tensors, views, and the arrays of any
 //! device space alike, so that a step says where results live (its space) and where scratch dies (its frame).
 //!
-//! It promises that an operation which fails has queued nothing and changed nothing; that outputs which need not be
+//! It promises that an operation which is refused has queued nothing and changed nothing; that outputs which need not be
 //! read are not (`beta` = 0); and that in a steady state no operation allocates on the device.
 //!
 //! ```

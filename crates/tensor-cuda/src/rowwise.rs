@@ -53,8 +53,8 @@ pub fn add_bias<'a, T: Real>(
 /// counts as the largest.
 ///
 /// # Errors
-/// [`TensorError::ShapeMismatch`] with the operand, also for rows of no elements; [`TensorError::BadLayout`]: both must be
-/// row-major; an access that is refused; the driver's own.
+/// [`TensorError::ShapeMismatch`] with the operand, also for rows of no elements; [`TensorError::TooLarge`] for more columns
+/// than 32 bits count; [`TensorError::BadLayout`]: both must be row-major; an access that is refused; the driver's own.
 #[track_caller]
 pub fn argmax<'a, T: Real>(
     stream: &Stream,
@@ -67,6 +67,11 @@ pub fn argmax<'a, T: Real>(
     let [rows, columns] = x.extents();
     same_extents(OPERATION, "out", out.extents(), [rows])?;
     same_extents(OPERATION, "x", [rows, columns], [rows, columns.max(1)])?;
+    if u32::try_from(columns).is_err() {
+        return Err(TensorError::TooLarge {
+            extents: vec![rows, columns],
+        });
+    }
     row_major(OPERATION, "out", out.layout())?;
     row_major(OPERATION, "x", x.layout())?;
     if rows == 0 {

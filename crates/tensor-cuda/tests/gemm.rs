@@ -197,14 +197,24 @@ fn a_single_row_has_no_leading_dimension_of_its_own() {
 }
 
 #[test]
-fn an_operand_that_is_the_output_is_refused() {
+fn one_tensor_may_be_both_operands() {
     let setup = setup(0);
     let mut c = setup.tensor(&matrix(2, 2, 0));
     let a = setup.tensor(&matrix(2, 2, 1));
-    // Safe code can't name the same tensor twice; the same operand twice is fine.
     gemm(&setup.stream, &mut c, 1.0, &a, &a, 0.0).unwrap();
     let square = matrix(2, 2, 1).dot(&matrix(2, 2, 1));
     assert_eq!(c.to_ndarray().unwrap(), square);
+    setup.finish();
+}
+
+#[test]
+fn a_part_of_an_empty_operand_is_an_empty_operand() {
+    let setup = setup(0);
+    let (a, b) = (setup.tensor(&matrix(4, 0, 0)), setup.tensor(&matrix(0, 3, 0)));
+    let mut c = setup.tensor(&matrix(1, 3, 1));
+    let row = a.view().slice(0, 3..4).unwrap();
+    gemm(&setup.stream, &mut c, 1.0, row, &b, 2.0).unwrap();
+    assert_eq!(c.to_ndarray().unwrap(), matrix(1, 3, 1) * 2.0);
     setup.finish();
 }
 

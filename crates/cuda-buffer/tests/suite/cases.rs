@@ -15,14 +15,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The driver's name of a stream, without telling Carve that somebody knows it.
 fn raw(stream: &Stream) -> RawStream {
-    let name = Cell::new(RawStream(0));
+    let name = Cell::new(None);
     let call = |_: &dyn Driver, raw| {
-        name.set(raw);
+        name.set(Some(raw));
         Ok(())
     };
     // SAFETY: nothing is queued.
     unsafe { stream.enqueue(call) }.unwrap();
-    name.get()
+    name.get().expect("the call was made")
 }
 
 fn arena(rig: &Rig, bytes: usize) -> DeviceArena {

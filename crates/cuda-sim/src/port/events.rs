@@ -11,7 +11,7 @@ impl Events for SimDriver {
     #[track_caller]
     fn event_create(&self, device: DeviceId, flags: EventFlags) -> CudaResult<RawEvent> {
         self.call(Call::EventCreate, Some(device), |sim, caller| {
-            Ok(RawEvent(sim.events.insert(EventEntry {
+            Ok(crate::made::event(sim.events.insert(EventEntry {
                 device,
                 flags,
                 site: caller.site,
@@ -24,7 +24,7 @@ impl Events for SimDriver {
     unsafe fn event_destroy(&self, device: DeviceId, event: RawEvent) -> CudaResult<()> {
         self.call(Call::EventDestroy, Some(device), |sim, caller| {
             sim.own_event(device, event, caller)?;
-            sim.events.remove(event.0, caller.site);
+            sim.events.remove(event.raw(), caller.site);
             Ok(())
         })
     }
@@ -115,13 +115,18 @@ impl Sim {
         event: RawEvent,
         caller: Caller,
     ) -> Result<&mut EventEntry, ErrorCode> {
-        let device_of = self.events.get(event.0).map(|entry| entry.device);
+        let device_of = self.events.get(event.raw()).map(|entry| entry.device);
         if device_of.is_none() {
-            let destroyed_at = self.events.destroyed_at(event.0);
-            return Err(self.bad_handle(destroyed_at, event.0, caller, ErrorCode::INVALID_HANDLE));
+            let destroyed_at = self.events.destroyed_at(event.raw());
+            return Err(self.bad_handle(
+                destroyed_at,
+                event.raw(),
+                caller,
+                ErrorCode::INVALID_HANDLE,
+            ));
         }
         self.events
-            .get_mut(event.0)
+            .get_mut(event.raw())
             .filter(|entry| entry.device == device)
             .ok_or(ErrorCode::INVALID_HANDLE)
     }
@@ -132,11 +137,11 @@ impl Sim {
         event: RawEvent,
         caller: Caller,
     ) -> Result<Option<Record>, ErrorCode> {
-        match self.events.get(event.0) {
+        match self.events.get(event.raw()) {
             Some(entry) => Ok(entry.record.clone()),
             None => {
-                let destroyed_at = self.events.destroyed_at(event.0);
-                Err(self.bad_handle(destroyed_at, event.0, caller, ErrorCode::INVALID_HANDLE))
+                let destroyed_at = self.events.destroyed_at(event.raw());
+                Err(self.bad_handle(destroyed_at, event.raw(), caller, ErrorCode::INVALID_HANDLE))
             }
         }
     }

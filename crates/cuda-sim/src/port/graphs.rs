@@ -15,7 +15,7 @@ impl Graphs for SimDriver {
             sim.find_graph(graph, caller)?;
             Ok(sim
                 .graphs
-                .get(graph.0)
+                .get(graph.raw())
                 .map_or(0, |graph| graph.data.nodes.len()))
         })
     }
@@ -24,7 +24,7 @@ impl Graphs for SimDriver {
     fn graph_instantiate(&self, device: DeviceId, graph: RawGraph) -> CudaResult<RawGraphExec> {
         self.call(Call::GraphInstantiate, Some(device), |sim, caller| {
             sim.find_graph(graph, caller)?;
-            let Some(entry) = sim.graphs.get_mut(graph.0) else {
+            let Some(entry) = sim.graphs.get_mut(graph.raw()) else {
                 return Err(ErrorCode::INVALID_VALUE);
             };
             let data = Arc::clone(&entry.data);
@@ -38,7 +38,7 @@ impl Graphs for SimDriver {
                 return Err(ErrorCode::INVALID_VALUE);
             }
             sim.adopt_graph(&data);
-            Ok(RawGraphExec(sim.execs.insert(Exec {
+            Ok(crate::made::graph_exec(sim.execs.insert(Exec {
                 device,
                 site: caller.site,
                 data,
@@ -60,7 +60,7 @@ impl Graphs for SimDriver {
             if capture.is_some() {
                 return Err(ErrorCode::NOT_SUPPORTED);
             }
-            sim.launch_graph(lane, exec.0, caller.site)
+            sim.launch_graph(lane, exec.raw(), caller.site)
         })
     }
 
@@ -68,7 +68,7 @@ impl Graphs for SimDriver {
     unsafe fn graph_destroy(&self, device: DeviceId, graph: RawGraph) -> CudaResult<()> {
         self.call(Call::GraphDestroy, Some(device), |sim, caller| {
             sim.find_graph(graph, caller)?;
-            if let Some(graph) = sim.graphs.remove(graph.0, caller.site) {
+            if let Some(graph) = sim.graphs.remove(graph.raw(), caller.site) {
                 sim.disown_graph(&graph.data);
                 sim.discarded.add(graph);
             }
@@ -80,7 +80,7 @@ impl Graphs for SimDriver {
     unsafe fn graph_exec_destroy(&self, device: DeviceId, exec: RawGraphExec) -> CudaResult<()> {
         self.call(Call::GraphExecDestroy, Some(device), |sim, caller| {
             sim.find_exec(exec, caller)?;
-            if let Some(exec) = sim.execs.remove(exec.0, caller.site) {
+            if let Some(exec) = sim.execs.remove(exec.raw(), caller.site) {
                 sim.disown_graph(&exec.data);
                 sim.discarded.add(exec);
             }
@@ -91,21 +91,21 @@ impl Graphs for SimDriver {
 
 impl Sim {
     fn find_graph(&mut self, graph: RawGraph, caller: Caller) -> Result<(), ErrorCode> {
-        match self.graphs.get(graph.0) {
+        match self.graphs.get(graph.raw()) {
             Some(_) => Ok(()),
             None => {
-                let destroyed_at = self.graphs.destroyed_at(graph.0);
-                Err(self.bad_handle(destroyed_at, graph.0, caller, ErrorCode::INVALID_VALUE))
+                let destroyed_at = self.graphs.destroyed_at(graph.raw());
+                Err(self.bad_handle(destroyed_at, graph.raw(), caller, ErrorCode::INVALID_VALUE))
             }
         }
     }
 
     fn find_exec(&mut self, exec: RawGraphExec, caller: Caller) -> Result<(), ErrorCode> {
-        match self.execs.get(exec.0) {
+        match self.execs.get(exec.raw()) {
             Some(_) => Ok(()),
             None => {
-                let destroyed_at = self.execs.destroyed_at(exec.0);
-                Err(self.bad_handle(destroyed_at, exec.0, caller, ErrorCode::INVALID_VALUE))
+                let destroyed_at = self.execs.destroyed_at(exec.raw());
+                Err(self.bad_handle(destroyed_at, exec.raw(), caller, ErrorCode::INVALID_VALUE))
             }
         }
     }

@@ -21,7 +21,7 @@ impl Kernels for SimDriver {
                 site: caller.site,
                 functions: Vec::new(),
             };
-            Ok(RawModule(sim.modules.insert(entry)))
+            Ok(crate::made::module(sim.modules.insert(entry)))
         })
     }
 
@@ -29,17 +29,17 @@ impl Kernels for SimDriver {
     unsafe fn module_unload(&self, device: DeviceId, module: RawModule) -> CudaResult<()> {
         self.call(Call::ModuleUnload, Some(device), |sim, caller| {
             sim.forbid_in_capture(caller)?;
-            let owner = sim.modules.get(module.0).map(|entry| entry.device);
+            let owner = sim.modules.get(module.raw()).map(|entry| entry.device);
             if owner != Some(device) {
-                let destroyed_at = sim.modules.destroyed_at(module.0);
+                let destroyed_at = sim.modules.destroyed_at(module.raw());
                 return Err(sim.bad_handle(
                     destroyed_at,
-                    module.0,
+                    module.raw(),
                     caller,
                     ErrorCode::INVALID_HANDLE,
                 ));
             }
-            if let Some(entry) = sim.modules.remove(module.0, caller.site) {
+            if let Some(entry) = sim.modules.remove(module.raw(), caller.site) {
                 for function in entry.functions {
                     sim.functions.remove(function, caller.site);
                 }
@@ -58,13 +58,13 @@ impl Kernels for SimDriver {
         self.call(Call::ModuleGetFunction, Some(device), |sim, caller| {
             let Some(entry) = sim
                 .modules
-                .get_mut(module.0)
+                .get_mut(module.raw())
                 .filter(|entry| entry.device == device)
             else {
-                let destroyed_at = sim.modules.destroyed_at(module.0);
+                let destroyed_at = sim.modules.destroyed_at(module.raw());
                 return Err(sim.bad_handle(
                     destroyed_at,
-                    module.0,
+                    module.raw(),
                     caller,
                     ErrorCode::INVALID_HANDLE,
                 ));
@@ -82,7 +82,7 @@ impl Kernels for SimDriver {
                     .is_some_and(|known| known.declaration.name() == name)
             });
             if let Some(known) = known {
-                return Ok(RawFunction(known));
+                return Ok(crate::made::function(known));
             }
             let function = sim.functions.insert(FunctionEntry {
                 device,
@@ -90,7 +90,7 @@ impl Kernels for SimDriver {
                 loaded: false,
             });
             entry.functions.push(function);
-            Ok(RawFunction(function))
+            Ok(crate::made::function(function))
         })
     }
 
@@ -105,9 +105,9 @@ impl Kernels for SimDriver {
     ) -> CudaResult<()> {
         self.call(Call::LaunchKernel, Some(device), |sim, caller| {
             let (_, capture) = sim.stream(device, stream, caller)?;
-            let Some(entry) = sim.functions.get(function.0).filter(|entry| entry.device == device) else {
-                let destroyed_at = sim.functions.destroyed_at(function.0);
-                return Err(sim.bad_handle(destroyed_at, function.0, caller, ErrorCode::INVALID_HANDLE));
+            let Some(entry) = sim.functions.get(function.raw()).filter(|entry| entry.device == device) else {
+                let destroyed_at = sim.functions.destroyed_at(function.raw());
+                return Err(sim.bad_handle(destroyed_at, function.raw(), caller, ErrorCode::INVALID_HANDLE));
             };
             let (declaration, loaded) = (entry.declaration, entry.loaded);
             if let Some(id) = capture {
@@ -128,7 +128,7 @@ impl Kernels for SimDriver {
                 ErrorCode::INVALID_VALUE
             })?;
             sim.enqueue(device, stream, caller, Arc::new(work))?;
-            if let Some(entry) = sim.functions.get_mut(function.0) {
+            if let Some(entry) = sim.functions.get_mut(function.raw()) {
                 entry.loaded = true;
             }
             Ok(())

@@ -71,7 +71,7 @@ impl Memory for SimDriver {
             sim.next_pool += 1;
             sim.pools
                 .insert(id, Pool::new(device, caller.site, release_threshold_bytes));
-            Ok(RawPool(sim.pool_handles.insert(id)))
+            Ok(crate::made::pool(sim.pool_handles.insert(id)))
         })
     }
 
@@ -81,7 +81,7 @@ impl Memory for SimDriver {
             let id = sim.pool_id(device, pool, caller)?;
             sim.forbid_in_capture(caller)?;
             sim.pool(device, pool, caller)?.destroyed = true;
-            sim.pool_handles.remove(pool.0, caller.site);
+            sim.pool_handles.remove(pool.raw(), caller.site);
             sim.end_pool_if_unused(id);
             Ok(())
         })

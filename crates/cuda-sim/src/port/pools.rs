@@ -17,10 +17,10 @@ impl Sim {
         pool: RawPool,
         caller: Caller,
     ) -> Result<PoolId, ErrorCode> {
-        match self.pool_handles.get(pool.0).copied() {
+        match self.pool_handles.get(pool.raw()).copied() {
             None => {
-                let destroyed_at = self.pool_handles.destroyed_at(pool.0);
-                Err(self.bad_handle(destroyed_at, pool.0, caller, ErrorCode::INVALID_VALUE))
+                let destroyed_at = self.pool_handles.destroyed_at(pool.raw());
+                Err(self.bad_handle(destroyed_at, pool.raw(), caller, ErrorCode::INVALID_VALUE))
             }
             Some(id)
                 if self

@@ -20,8 +20,8 @@ impl Streams for SimDriver {
                 site: caller.site,
                 capture: None,
             });
-            sim.lane(lane).stream = Some(RawStream(raw));
-            Ok(RawStream(raw))
+            sim.lane(lane).stream = Some(crate::made::stream(raw));
+            Ok(crate::made::stream(raw))
         })
     }
 
@@ -38,7 +38,7 @@ impl Streams for SimDriver {
                     rule,
                 ));
             }
-            sim.streams.remove(stream.0, caller.site);
+            sim.streams.remove(stream.raw(), caller.site);
             let lane = sim.lane(lane);
             (lane.destroyed, lane.held) = (true, false);
             Ok(())

@@ -149,7 +149,9 @@ fn nodes_use_memory_that_the_graph_allocates_in_order() {
         gpu.kinds(),
         ["free before use ends", "use before allocation"]
     );
-    assert_eq!(gpu.sim.graph_dot(cuda_driver::RawGraph(0)), None);
+    // SAFETY: it names nothing, which is what is asked.
+    let unknown = unsafe { cuda_driver::RawGraph::from_raw(0) };
+    assert_eq!(gpu.sim.graph_dot(unknown), None);
 }
 
 /// Replays are ordered with the work of their stream and with each other, and with nothing else.

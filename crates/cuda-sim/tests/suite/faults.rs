@@ -199,7 +199,8 @@ fn what_a_host_function_holds_may_call_the_driver_when_it_is_dropped() {
         gpu.destroy_graph(graph);
         gpu.destroy_exec(exec);
         gpu.synchronize(stream);
-        let unknown = cuda_driver::RawStream(0);
+        // SAFETY: it names nothing, which is what is asked.
+        let unknown = unsafe { cuda_driver::RawStream::from_raw(0) };
         assert!(gpu.sim.launch_host_function(D0, unknown, holder()).is_err());
         gpu.clean();
         let memory = gpu.sim.memory_info(D0).unwrap();

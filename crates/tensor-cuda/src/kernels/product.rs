@@ -93,12 +93,15 @@ fn region(
     })
 }
 
-/// Elements from the first to the last of a strided matrix.
-fn span([rows, columns, row_stride, column_stride]: [u64; 4]) -> u64 {
-    match rows.min(columns) {
-        0 => 0,
-        _ => (rows - 1) * row_stride + (columns - 1) * column_stride + 1,
+/// Elements from the first to the last of a strided matrix; `None` when they can't be counted.
+fn span([rows, columns, row_stride, column_stride]: [u64; 4]) -> Option<u64> {
+    if rows.min(columns) == 0 {
+        return Some(0);
     }
+    let down = (rows - 1).checked_mul(row_stride)?;
+    let across = (columns - 1).checked_mul(column_stride)?;
+    let span = down.checked_add(across)?.checked_add(1)?;
+    isize::try_from(span).is_ok().then_some(span)
 }
 
 macro_rules! declare {
@@ -167,16 +170,12 @@ macro_rules! declare {
                 }
                 // Without a product, C is only scaled.
                 let k = if alpha == 0.0 { 0 } else { shape.k };
-                let needed = [
-                    span(of_c),
-                    if k == 0 { 0 } else { span(of_a) },
-                    if k == 0 { 0 } else { span(of_b) },
-                ];
+                let needed = |operand, read: bool| if read { span(operand) } else { Some(0) };
+                let needed = [needed(of_c, true), needed(of_a, k > 0), needed(of_b, k > 0)];
                 for (given, needed) in [c.len(), a.len(), b.len()].into_iter().zip(needed) {
-                    if (given as u64) < needed {
-                        return Err(ModelError::Fault(format!(
-                            "an operand has {given} elements, not {needed}"
-                        )));
+                    if needed.is_none_or(|needed| (given as u64) < needed) {
+                        let fault = format!("an operand has {given} elements, not {needed:?}");
+                        return Err(ModelError::Fault(fault));
                     }
                 }
                 let stride = |operand: [u64; 4]| (operand[3] as isize, operand[2] as isize);
@@ -215,3 +214,41 @@ macro_rules! declare {
 
 declare!(F32, of_f32, f32, "gemm_f32");
 declare!(F64, of_f64, f64, "gemm_f64");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_driver::{Argument, DevicePtr, LaunchConfig, ModelMemory};
+
+    /// Row strides near 2^63 wrap to a small number of elements when they are multiplied carelessly.
+    #[test]
+    fn sizes_that_cant_be_counted_are_refused() {
+        let mut c = [0_f32; 16];
+        let operand = [1_f32; 16];
+        for stride in [
+            (1 << 63) / 3 + 1,
+            (1_u64 << 62) + 1,
+            u64::MAX,
+            (1_u64 << 63).div_ceil(3) * 2,
+        ] {
+            let pointer = |at: u64| Argument::Pointer(DevicePtr(at));
+            let mut args = vec![pointer(256), pointer(512), pointer(768)];
+            args.extend([4, 2, 2, stride, 1, 2, 1, 2, 1].map(Argument::scalar::<u64>));
+            args.extend([1.0, 0.0].map(Argument::scalar::<f32>));
+            let footprint = F32.footprint(&args);
+            assert!(footprint.is_err() || footprint.unwrap().regions()[0].pitch_bytes > 1 << 60);
+            let memory = [
+                Some(ModelMemory::Write(bytemuck::cast_slice_mut(&mut c))),
+                Some(ModelMemory::Read(bytemuck::cast_slice(&operand))),
+                Some(ModelMemory::Read(bytemuck::cast_slice(&operand))),
+            ];
+            let config = LaunchConfig::for_elements(8).unwrap();
+            let mut launch = ModelLaunch::new(config, Arguments(&args), memory);
+            let result = F32.run_model(&mut launch);
+            assert!(
+                matches!(result, Err(ModelError::Fault(_))),
+                "{stride}: {result:?}"
+            );
+        }
+    }
+}
