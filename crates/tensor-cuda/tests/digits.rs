@@ -1,11 +1,14 @@
 //! The main job, as the example runs it: the same answer under every schedule, nothing allocated and nothing waited
 //! for during replay, and no wait too few.
 
+#[path = "../examples/digits/app.rs"]
+mod app;
 #[path = "../examples/digits/files.rs"]
 mod files;
+#[path = "../examples/digits/header.rs"]
+mod header;
 #[path = "../examples/digits/network.rs"]
 mod network;
-#[expect(dead_code, reason = "the help text is the program's own")]
 #[path = "../examples/digits/options.rs"]
 mod options;
 #[path = "../examples/digits/pipeline.rs"]
@@ -64,7 +67,13 @@ fn the_digits_are_read_as_well_as_the_network_was_trained() {
     let runtime = Runtime::builder().build().unwrap();
     let network = Network::load().unwrap();
     let outcome = pipeline::run(&runtime, &network, &all.images, all.batch).unwrap();
-    report::print(&runtime, &outcome, &all);
+    let mut table = Vec::new();
+    report::print(&mut table, &runtime, &outcome, &all).unwrap();
+    assert!(
+        String::from_utf8(table)
+            .unwrap()
+            .contains("99.05 % (1780 of 1797)")
+    );
     let labels = all.labels.unwrap();
     let right = labels.iter().zip(&outcome.classes);
     assert_eq!(right.filter(|(label, class)| label == class).count(), 1780);
@@ -213,11 +222,125 @@ fn a_file_that_cant_be_used_gives_one_clear_line() {
     ];
     let text = Path::new(env!("CARGO_TARGET_TMPDIR")).join("text.npy");
     std::fs::write(&text, "not an array").unwrap();
-    for (path, reason) in files.into_iter().chain([(text, "not a .npy file")]) {
+    for (path, reason) in files.into_iter().chain([(text, "is not a .npy file")]) {
         let error = input(&["--images", path.to_str().unwrap()]).unwrap_err();
         assert!(error.contains(reason), "{error}");
         assert!(error.starts_with(path.to_str().unwrap()), "{error}");
         assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+/// The program with these arguments: its exit code and what it says.
+fn program(args: &[&str]) -> (u8, String, String) {
+    let args = ["digits"].iter().chain(args).map(OsString::from);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = app::main(args, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (code, text(out), text(err))
+}
+
+#[test]
+fn the_program_says_in_one_line_what_is_wrong() {
+    let header = |shape: &str| npy("header.npy", "<f4", shape, &floats(vec![0.5; 128]));
+    for (shape, reason) in [
+        ("(0, 18446744073709551615)", "more than can be counted"),
+        ("(18446744073709551615, 0)", "more than can be counted"),
+        ("(1000000000, 64)", "ends before its data does"),
+        ("(4294967296, 4294967296)", "more than can be counted"),
+        ("(1, 64)", "has 256 bytes after its data"),
+        ("(-2, 64)", "is not a .npy file"),
+    ] {
+        let path = header(shape);
+        let (code, out, err) = program(&["--images", path.to_str().unwrap()]);
+        assert_eq!((code, out.as_str()), (1, ""), "{shape}");
+        assert!(err.contains(reason), "{shape}: {err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let long_header = [b"\x93NUMPY\x02\x00".as_slice(), &[0xff; 4], b"{'descr'"].concat();
+    for (path, reason) in [
+        (folder.to_owned(), "is a directory"),
+        (write("nothing.npy", b""), "is not a .npy file"),
+        (
+            write("cut.npy", b"\x93NUMPY\x01\x00\x76\x00{'descr'"),
+            "ends before its header does",
+        ),
+        (
+            write("long.npy", &long_header),
+            "has a header of 4294967295 bytes",
+        ),
+        (
+            write("two\nlines.npy", b"x"),
+            "two\\nlines.npy: is not a .npy file",
+        ),
+    ] {
+        let (code, _, err) = program(&["--images", path.to_str().unwrap()]);
+        assert_eq!(code, 1);
+        assert!(err.contains(reason), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let (code, _, err) = program(&["--trace", "/nowhere/trace.json"]);
+    assert!(
+        code == 1 && err.contains("can't write /nowhere/trace.json"),
+        "{err}"
+    );
+    let (code, _, err) = program(&["--what"]);
+    assert!(code == 2 && err.lines().count() == 1, "{err}");
+}
+
+#[test]
+fn the_program_writes_its_table_and_a_trace() {
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace.json");
+    let images = npy("table.npy", "<f4", "(3, 64)", &floats(vec![0.25; 192]));
+    let args = [
+        "--images",
+        images.to_str().unwrap(),
+        "--trace",
+        trace.to_str().unwrap(),
+    ];
+    let (code, out, err) = program(&args);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        out.contains("batches                       1 of 3"),
+        "{out}"
+    );
+    assert!(std::fs::read_to_string(trace).unwrap().contains("gemm_f32"));
+    let (code, out, _) = program(&["--help"]);
+    assert!(code == 0 && out.contains("--batch"));
+}
+
+#[test]
+fn numbers_that_are_too_large_are_no_mismatch() {
+    let images = npy("large.npy", "<f4", "(2, 64)", &floats(vec![f32::MAX; 128]));
+    let (code, _, err) = program(&["--images", images.to_str().unwrap()]);
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+#[test]
+fn whoever_stops_reading_is_no_failure_and_a_full_disk_is_one() {
+    struct Refuses(std::io::ErrorKind);
+    impl std::io::Write for Refuses {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+    for (kind, expected) in [
+        (std::io::ErrorKind::BrokenPipe, 0),
+        (std::io::ErrorKind::StorageFull, 1),
+    ] {
+        let args = ["digits", "--help"].map(OsString::from);
+        let mut err = Vec::new();
+        let code = app::main(args, &mut Refuses(kind), &mut err);
+        assert_eq!(code, expected);
+        assert_eq!(err.is_empty(), expected == 0);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reading `.npy` files, with one clear line for whatever is wrong with one.
 
+use crate::header::Header;
 use crate::options::Options;
 use ndarray::{Array, Array1, Array2, ArrayD, Axis, Dimension};
 use ndarray_npy::{ReadNpyError, ReadNpyExt, ReadableElement};
@@ -99,16 +100,11 @@ fn read_images(path: &Path) -> Result<Array2<f32>, FileError> {
 }
 
 fn read_labels(path: &Path, images: usize) -> Result<Array1<u32>, FileError> {
-    let labels: Array1<i64> = match read::<u8, _>(path, "u8, i32 or i64") {
-        Ok(labels) => labels.mapv(i64::from),
-        // Another type: numpy's own integers are wider.
-        Err(error) => match read::<i64, _>(path, "") {
-            Ok(labels) => labels,
-            Err(_) => match read::<i32, _>(path, "") {
-                Ok(labels) => labels.mapv(i64::from),
-                Err(_) => return Err(error),
-            },
-        },
+    let wanted = "u8, i32 or i64";
+    let labels: Array1<i64> = match dtype(path)?.as_str() {
+        "<i8" => read(path, wanted)?,
+        "<i4" => read::<i32, _>(path, wanted)?.mapv(i64::from),
+        _ => read::<u8, _>(path, wanted)?.mapv(i64::from),
     };
     if labels.len() != images {
         let count = labels.len();
@@ -148,26 +144,32 @@ fn finite<D: Dimension>(path: &Path, array: &Array<f32, D>) -> Result<(), FileEr
     Err(FileError::new(path, reason))
 }
 
+fn open(path: &Path) -> Result<File, FileError> {
+    File::open(path).map_err(|error| FileError::new(path, error.to_string()))
+}
+
+/// The element type, of a file that is what it says.
+fn dtype(path: &Path) -> Result<String, FileError> {
+    let header = Header::read(&open(path)?).map_err(|reason| FileError::new(path, reason))?;
+    Ok(header.dtype)
+}
+
 fn read<T, D>(path: &Path, wanted: &str) -> Result<Array<T, D>, FileError>
 where
     T: ReadableElement,
     D: Dimension,
 {
-    let file = File::open(path).map_err(|error| FileError::new(path, error.to_string()))?;
-    Array::<T, D>::read_npy(BufReader::new(file)).map_err(|error| {
+    let dtype = dtype(path)?;
+    Array::<T, D>::read_npy(BufReader::new(open(path)?)).map_err(|error| {
         let reason = match &error {
-            ReadNpyError::WrongDescriptor(dtype) => format!("holds {dtype}, not {wanted}"),
+            ReadNpyError::WrongDescriptor(_) => format!("holds '{dtype}', not {wanted}"),
             ReadNpyError::WrongNdim(Some(wanted), given) => {
                 format!("has {given} dimensions, where {wanted} are needed")
             }
             ReadNpyError::MissingData => "ends before its data does".to_owned(),
-            ReadNpyError::ParseHeader(_) => "is not a .npy file".to_owned(),
-            other => one_line(&other.to_string()),
+            ReadNpyError::ExtraBytes(count) => format!("has {count} bytes after its data"),
+            other => other.to_string(),
         };
         FileError::new(path, reason)
     })
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

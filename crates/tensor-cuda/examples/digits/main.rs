@@ -7,74 +7,18 @@
 //! cargo run --release -p tensor-cuda --example digits -- --help
 //! ```
 
+mod app;
 mod files;
+mod header;
 mod network;
 mod options;
 mod pipeline;
 mod report;
 
-use cuda_runtime::Runtime;
-use cuda_sim::SimDriver;
-use options::Options;
-use std::error::Error;
-use std::fs::File;
-use std::io::BufWriter;
+use std::io;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args_os()) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            println!("{}", options::USAGE);
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("digits: {error} (--help lists the options)");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("digits: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let network = network::Network::load()?;
-    let input = files::Input::load(options)?;
-    // Fails before the work, not after it.
-    let trace = match &options.trace {
-        Some(path) => Some(
-            File::create(path)
-                .map_err(|error| format!("can't write {}: {error}", path.display()))?,
-        ),
-        None => None,
-    };
-
-    let simulation = SimDriver::builder()
-        .seed(options.seed)
-        .timeline(trace.is_some());
-    let runtime = Runtime::builder().simulation(simulation).build()?;
-    let outcome = pipeline::run(&runtime, &network, &input.images, input.batch)?;
-
-    report::print(&runtime, &outcome, &input);
-    if let (Some(file), Some(simulated)) = (trace, runtime.simulation()) {
-        simulated.timeline().write_perfetto(BufWriter::new(file))?;
-    }
-    outcome.check(&network, &input.images)?;
-    match report::allocations(&outcome) {
-        0 => {}
-        count => {
-            return Err(
-                format!("{count} device allocations during replay, where none are needed").into(),
-            );
-        }
-    }
-    if let Some(simulated) = runtime.simulation() {
-        report::refuse(&simulated.reports())?;
-    }
-    Ok(())
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    ExitCode::from(app::main(std::env::args_os(), &mut out, &mut err))
 }

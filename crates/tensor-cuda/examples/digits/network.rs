@@ -38,7 +38,8 @@ impl Network {
         for (i, (weights, bias)) in self.layers.iter().enumerate() {
             x = x.dot(weights) + bias;
             if i < last {
-                x.mapv_inplace(|x| x.max(0.0));
+                // Not `max`, which would lose a NaN.
+                x.mapv_inplace(|x| if x < 0.0 { 0.0 } else { x });
             }
         }
         x

@@ -5,6 +5,9 @@ use crate::pipeline::Outcome;
 use cuda_driver::Call;
 use cuda_runtime::Runtime;
 use cuda_sim::Report;
+use std::io::{self, Write};
+
+const REPORTS: &str = "the simulated device reports";
 
 /// Allocations of device memory during replay.
 pub(crate) fn allocations(outcome: &Outcome) -> u64 {
@@ -12,7 +15,12 @@ pub(crate) fn allocations(outcome: &Outcome) -> u64 {
     calls.map(|call| outcome.replay.calls.of(call)).iter().sum()
 }
 
-pub(crate) fn print(runtime: &Runtime, outcome: &Outcome, input: &Input) {
+pub(crate) fn print(
+    out: &mut dyn Write,
+    runtime: &Runtime,
+    outcome: &Outcome,
+    input: &Input,
+) -> io::Result<()> {
     let device = runtime.default_device();
     let replay = &outcome.replay;
     let per_batch = |count: u64| format!("{:.2}", count as f64 / outcome.batches as f64);
@@ -63,8 +71,21 @@ pub(crate) fn print(runtime: &Runtime, outcome: &Outcome, input: &Input) {
         ("modelled time", time),
     ];
     for (name, value) in rows {
-        println!("{name:<30}{value}");
+        writeln!(out, "{name:<30}{value}")?;
     }
+    out.flush()
+}
+
+/// A text as one line without control characters, whatever names it holds; reports of the simulated device, which are
+/// ours, keep their lines.
+pub(crate) fn readable(text: &str) -> String {
+    let ours = text.starts_with(REPORTS);
+    let shown = |c: char| match c {
+        '\n' if ours => "\n".to_owned(),
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 /// Fails when the simulated device has seen anything that it should not.
@@ -72,7 +93,7 @@ pub(crate) fn refuse(reports: &[Report]) -> Result<(), String> {
     match reports {
         [] => Ok(()),
         [first, rest @ ..] => Err(format!(
-            "the simulated device reports {} fault(s), the first one:\n{first}",
+            "{REPORTS} {} fault(s), the first one:\n{first}",
             rest.len() + 1
         )),
     }
