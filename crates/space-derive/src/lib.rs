@@ -52,6 +52,8 @@
 //! - `lib.rs` has the entry point, `expand` what it writes, and `mode` the search for the mode
 //!   parameter and its replacement in types.
 
+#![forbid(unsafe_code)]
+
 mod expand;
 mod mode;
 
