@@ -22,8 +22,9 @@ use crate::{Family, Keeper};
 /// - `base + bytes` does not overflow;
 /// - `region` was made for this slab, and no other arena has it.
 ///
-/// What [`keeper`](Slab::keeper) returns keeps the memory by itself, without `owner` and `region`,
-/// and also what the family's places of its claims refer to, if they refer to anything.
+/// What [`keeper`](Slab::keeper) returns keeps the memory by itself, without `owner` and `region`;
+/// also what the family's places of its claims refer to, if they refer to anything; and the claims
+/// themselves, which don't end with `region` as long as it is held.
 ///
 /// If `into_parts` unwinds, no arena was made.
 pub unsafe trait Slab {

@@ -3,14 +3,14 @@
 use crate::kit::{Kit, N, Rig, cases, map_of, step_of};
 use cuda_buffer::{
     AmbientDeviceArray, BufferError, CaptureStep, CudaBuffer, DeviceAmbient, DeviceArena,
-    DeviceData, DeviceMemory, DeviceSlab, DeviceSpace,
+    DeviceBlock, DeviceData, DeviceMemory, DeviceSlab, DeviceSpace, HeldArray,
 };
 use cuda_runtime::Stream;
 use proptest::prelude::*;
 use space_arena::{Allocating, Made, MadeInFrame, Mutate, Verb};
 use space_core::{
-    AllocError, Heap, InScope, Scope, Shaped, Similar, Space, Undef, ambient_alloc, ambient_space,
-    ambient_space_or, capturing, with_scratch, with_space,
+    AllocError, AmbientBlock, AmbientOrBlock, Heap, InScope, Scope, Shaped, Similar, Space, Undef,
+    ambient_alloc, ambient_space, ambient_space_or, capturing, with_scratch, with_space,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -333,6 +333,15 @@ fn the_pooled_space_crosses_threads_and_an_arena_does_not() {
     assert_eq!(arena.offset(), 0);
     drop((scope, arena, kit, s, t));
     rig.finish();
+}
+
+#[test]
+fn what_may_cross_threads() {
+    fn both<T: Send + Sync>() {}
+    both::<Array>();
+    both::<AmbientBlock<DeviceMemory>>();
+    both::<HeldArray<AmbientOrBlock<DeviceBlock>, u32, [usize; 1]>>();
+    both::<Scope<DeviceMemory>>();
 }
 
 /// One step: an ambient result, by way of an ambient temporary.
