@@ -85,6 +85,15 @@ pub enum RuntimeError {
         given: DeviceId,
     },
 
+    /// Two runtimes have the same device, and an object of one was used with a stream of the other.
+    #[error(
+        "an object of one runtime was used on {device} of another: use objects of one runtime together"
+    )]
+    WrongRuntime {
+        /// The device.
+        device: DeviceId,
+    },
+
     /// A completion of one driver was to be waited for on another one's device.
     #[error("a completion of {given} of another driver can't be waited for on {device}")]
     WrongDriver {

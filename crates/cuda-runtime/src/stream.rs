@@ -209,18 +209,19 @@ impl Stream {
         self.slot().session()
     }
 
-    /// Fails unless the stream is of `device`.
+    /// Fails unless the stream is of `device`, that of an object which is to be used here.
     ///
     /// # Errors
-    /// [`RuntimeError::WrongDevice`].
+    /// [`RuntimeError::WrongDevice`], or [`RuntimeError::WrongRuntime`] when both are the same device in two runtimes.
     pub fn check_device(&self, device: &Device) -> RuntimeResult<()> {
+        let (expected, given) = (self.device().id(), device.id());
         if self.device().same(device) {
-            return Ok(());
+            Ok(())
+        } else if expected == given {
+            Err(RuntimeError::WrongRuntime { device: given })
+        } else {
+            Err(RuntimeError::WrongDevice { expected, given })
         }
-        Err(RuntimeError::WrongDevice {
-            expected: device.id(),
-            given: self.device().id(),
-        })
     }
 }
 

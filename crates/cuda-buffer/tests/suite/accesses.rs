@@ -278,3 +278,26 @@ fn copies_between_devices_are_ordered_on_either_ones_streams() {
     sim.assert_no_reports();
     other.finish();
 }
+
+#[test]
+fn objects_of_two_runtimes_are_not_mixed() {
+    let sim = SimDriver::builder().devices(2).build();
+    let runtime = || {
+        let builder = Runtime::builder().driver(sim.as_driver());
+        builder.build().unwrap()
+    };
+    let (one, other) = (runtime(), runtime());
+    let x = CudaBuffer::<u8>::new(one.default_device(), 8).unwrap();
+    let stream = other.default_device().streams().acquire().unwrap();
+    let error = x.read_synchronized_with(&stream).unwrap_err();
+    let device = DeviceId(0);
+    assert_eq!(error, RuntimeError::WrongRuntime { device }.into());
+    let far = one.devices()[1].streams().acquire().unwrap();
+    let error = x.read_synchronized_with(&far).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("an object of device 0 was used on device 1"),
+        "{error}"
+    );
+}
