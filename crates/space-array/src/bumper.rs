@@ -2,26 +2,24 @@
 
 use std::{
     alloc::Layout,
-    fmt,
+    array, fmt,
     ptr::NonNull,
     time::{Duration, Instant},
 };
 
-use space_core::{AllocError, Block, Host, HostBlock, Scope, Space};
+use space_core::{AllocError, Block, Host, Scope, Space};
 
 use crate::{
-    ArrayError, Buffer, BumperBlock, Exhausted, ResetError, Statistics,
+    ArrayError, Buffer, BumperBlock, ResetError, Statistics,
     allocator::Allocator,
-    buffer::{Growth, chunk},
-    bump::{Bump, room_for},
     desk::{self, Want},
-    gate::{Gate, NotAdvanced},
-    identity, own,
+    identity,
+    lane::{self, Lane, Stretch},
     piece::{Grip, Piece},
-    region::{Hold, OwnedPin, Region},
+    region::{Hold, OwnedPin},
+    state::{Locked, State},
     store::Store,
-    sync::{Arc, Mutex, MutexGuard, lock},
-    word::LAST_GENERATION,
+    sync::{Arc, Mutex, lock},
 };
 
 /// Hands out memory by moving a cursor, and takes it back all at once.
@@ -44,6 +42,10 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// In a buffer of a mebibyte and more, small arrays come from stretches of 16 KiB that a few lanes
+/// take for the threads that use them, so that threads don't wait for each other. What is left of
+/// a lane's stretch counts as in use.
+///
 /// As a [`Space`] it hands out blocks that count as arrays.
 #[derive(Clone)]
 pub struct BumperAllocator {
@@ -55,44 +57,9 @@ pub struct BumperAllocator {
 pub(crate) struct Shared {
     /// Identity of the allocator.
     id: u64,
+    /// None in a small buffer. Locked before the state.
+    lanes: Box<[Lane]>,
     pub(crate) state: Mutex<State>,
-}
-
-/// What the lock guards. Arrays and generations begin and end under it.
-pub(crate) struct State {
-    region: Arc<Region>,
-    /// One more than arrays are alive.
-    hold: Arc<Hold>,
-    cursor: Cursor,
-    growth: Growth,
-    tally: Tally,
-}
-
-/// The chunk that is carved, and how much of it is taken.
-struct Cursor {
-    memory: Memory,
-    bump: Bump,
-}
-
-/// Address of a chunk, with the right to access it.
-struct Memory(NonNull<u8>);
-
-// SAFETY: A pointer that is only turned into blocks of bytes that nobody else was given.
-unsafe impl Send for Memory {}
-
-/// Numbers that only statistics need.
-#[derive(Default)]
-struct Tally {
-    /// Chunks of the region.
-    chunks: usize,
-    /// Capacity of all of them.
-    capacity: usize,
-    /// Bytes used in chunks of this run other than the one that is carved.
-    spent: usize,
-    peak: usize,
-    resets: u64,
-    abandoned: u64,
-    growing: Duration,
 }
 
 impl BumperAllocator {
@@ -101,22 +68,17 @@ impl BumperAllocator {
     pub fn new(buffer: impl Buffer) -> Self {
         let (block, growth) = buffer.into_parts();
         let id = identity::next();
-        let (region, cursor) = region(id, 0, block);
-        let state = State {
-            hold: Arc::new(Hold {
-                _region: Arc::clone(&region),
-            }),
-            tally: Tally {
-                chunks: 1,
-                capacity: cursor.bump.capacity,
-                ..Tally::default()
-            },
-            region,
-            cursor,
-            growth,
+        let lanes = if block.bytes() < lane::FROM_BYTES {
+            0
+        } else {
+            lane::LANES
         };
+        let state = State::new(id, block, growth);
         let shared = Arc::new(Shared {
             id,
+            lanes: (0..lanes)
+                .map(|_| Lane(Mutex::new(Stretch::new(&state.region))))
+                .collect(),
             state: Mutex::new(state),
         });
         let scope = Scope::new(Handle(Arc::clone(&shared)));
@@ -131,7 +93,7 @@ impl BumperAllocator {
     /// The generation that arrays are made in: how many resets there were, and times the memory
     /// was abandoned.
     pub fn generation(&self) -> u64 {
-        self.shared.lock().region.gate.generation()
+        lock(&self.shared.state).region.gate.generation()
     }
 
     /// Takes all memory back, at once. Checked arrays become invalid.
@@ -156,14 +118,14 @@ impl BumperAllocator {
         let start = Instant::now();
         loop {
             let region = {
-                let mut state = self.shared.lock();
-                match state.reset() {
+                let mut locked = self.shared.lock();
+                match locked.reset() {
                     Err(ResetError::ViewsAlive { views, own: 0 }) => {
                         let waited = start.elapsed();
                         if waited >= patience {
                             return Err(ResetError::TimedOut { views, waited });
                         }
-                        Arc::clone(&state.region)
+                        Arc::clone(&locked.state.region)
                     }
                     Err(ResetError::ViewsAlive { views, own }) => {
                         return Err(ResetError::OwnViews { views, own });
@@ -183,69 +145,45 @@ impl BumperAllocator {
     ///
     /// [`AllocError::OutOfMemory`]; nothing changed then.
     pub fn abandon(&self) -> Result<(), AllocError> {
-        let mut state = self.shared.lock();
-        let generation = (state.region.gate.generation() + 1).min(LAST_GENERATION);
-        state.replace_region(generation)?;
-        state.tally.abandoned += 1;
-        Ok(())
+        self.shared.lock().abandon()
     }
 
     /// What the allocator holds and has done.
     pub fn statistics(&self) -> Statistics {
-        let state = self.shared.lock();
-        Statistics {
-            in_use_bytes: state.in_use(),
-            peak_bytes: state.tally.peak.max(state.in_use()),
-            capacity_bytes: state.tally.capacity,
-            arrays: state.arrays(),
-            views: state.region.gate.pins(),
-            chunks: state.tally.chunks,
-            resets: state.tally.resets,
-            abandoned: state.tally.abandoned,
-            growing: state.tally.growing,
-        }
-    }
-}
-
-/// A region that starts at `generation` with one chunk, and a cursor at its start.
-fn region(allocator: u64, generation: u64, block: HostBlock) -> (Arc<Region>, Cursor) {
-    let cursor = Cursor::over(&block);
-    let region = Arc::new(Region {
-        id: identity::next(),
-        allocator,
-        gate: Gate::new(generation),
-        chunks: Mutex::new(vec![block]),
-    });
-    (region, cursor)
-}
-
-impl Cursor {
-    fn over(block: &HostBlock) -> Self {
-        let address = block.address();
-        Self {
-            bump: Bump {
-                base: address.addr().get(),
-                capacity: block.bytes(),
-                used: 0,
-            },
-            memory: Memory(address),
-        }
-    }
-
-    #[inline]
-    fn carve(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let offset = self.bump.carve(layout)?;
-        if layout.size() == 0 {
-            return Some(layout.dangling_ptr());
-        }
-        // SAFETY: The cursor's arithmetic keeps `offset` within the chunk.
-        Some(unsafe { self.memory.0.add(offset) })
+        self.shared.lock().statistics()
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    /// All locks.
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked {
+            lanes: array::from_fn(|i| self.lanes.get(i).map(|lane| lock(&lane.0))),
+            state: lock(&self.state),
+        }
+    }
+
+    /// The lane that serves this thread, if one serves such an array.
+    #[inline]
+    fn lane(&self, layout: Layout) -> Option<&Mutex<Stretch>> {
+        if lane::serves(layout) {
+            self.lanes.get(lane::of_this_thread()).map(|lane| &lane.0)
+        } else {
+            None
+        }
+    }
+
+    /// Memory for an array of a lane, whose stretch has no room for it.
+    #[cold]
+    fn refill(&self, lane: &mut Stretch, layout: Layout) -> Result<NonNull<u8>, ArrayError> {
+        let mut state = lock(&self.state);
+        if let Some(stretch) = state.cursor.stretch(lane::STRETCH_BYTES) {
+            lane.cursor = stretch;
+            if let Some(address) = lane.carve(layout) {
+                return Ok(address);
+            }
+        }
+        state.carve(layout)
     }
 
     /// Memory for an array of this crate.
@@ -274,146 +212,36 @@ impl Shared {
     }
 
     fn counted(&self, layout: Layout) -> Result<(NonNull<u8>, Arc<Hold>), ArrayError> {
-        let mut state = self.lock();
+        if let Some(lane) = self.lane(layout) {
+            let mut lane = lock(lane);
+            let address = match lane.carve(layout) {
+                Some(address) => address,
+                None => self.refill(&mut lane, layout)?,
+            };
+            return Ok((address, Arc::clone(&lane.hold)));
+        }
+        let mut state = lock(&self.state);
         let address = state.carve(layout)?;
         Ok((address, Arc::clone(&state.hold)))
     }
 
     fn checked(&self, layout: Layout) -> Result<(NonNull<u8>, OwnedPin), ArrayError> {
-        let mut state = self.lock();
-        // Before the carve, so that a failure changes nothing.
+        // The pin comes before the carve, so that a failure changes nothing.
+        if let Some(lane) = self.lane(layout) {
+            let mut lane = lock(lane);
+            let pin = OwnedPin::take(&lane.region)?;
+            let address = match lane.carve(layout) {
+                Some(address) => address,
+                None => self.refill(&mut lane, layout)?,
+            };
+            return Ok((address, pin));
+        }
+        let mut state = lock(&self.state);
         let pin = OwnedPin::take(&state.region)?;
         let address = state.carve(layout)?;
         Ok((address, pin))
     }
 }
-
-impl State {
-    #[inline]
-    fn carve(&mut self, layout: Layout) -> Result<NonNull<u8>, ArrayError> {
-        match self.cursor.carve(layout) {
-            Some(address) => Ok(address),
-            None => self.grow(layout),
-        }
-    }
-
-    /// Bytes handed out in this run.
-    fn in_use(&self) -> usize {
-        self.tally.spent + self.cursor.bump.used
-    }
-
-    fn arrays(&self) -> usize {
-        Arc::strong_count(&self.hold) - 1
-    }
-
-    #[cold]
-    fn grow(&mut self, layout: Layout) -> Result<NonNull<u8>, ArrayError> {
-        let overflow = AllocError::SizeOverflow {
-            len: layout.size(),
-            elem_size: 1,
-        };
-        let Some(room) = room_for(layout) else {
-            return Err(overflow.into());
-        };
-        if matches!(self.growth, Growth::Fixed) {
-            let peak = self.in_use().saturating_add(room);
-            self.tally.peak = self.tally.peak.max(self.in_use());
-            return Err(ArrayError::Exhausted(Exhausted {
-                wanted_bytes: layout.size(),
-                align: layout.align(),
-                left_bytes: self.cursor.bump.left(),
-                capacity_bytes: self.cursor.bump.capacity,
-                peak_bytes: peak,
-            }));
-        }
-        let start = Instant::now();
-        let bytes = room.max(self.cursor.bump.capacity).max(MIN_CHUNK);
-        let block = chunk(bytes)?;
-        let spent = self.cursor.bump.used;
-        self.cursor = Cursor::over(&block);
-        lock(&self.region.chunks).push(block);
-        self.tally.spent += spent;
-        self.tally.chunks += 1;
-        self.tally.capacity += bytes;
-        self.tally.growing += start.elapsed();
-        self.cursor.carve(layout).ok_or_else(|| overflow.into())
-    }
-
-    pub(crate) fn reset(&mut self) -> Result<(), ResetError> {
-        // Exact, and ordered after the last use by whichever thread dropped the last array: all
-        // that clone a hold do it under the lock.
-        if Arc::get_mut(&mut self.hold).is_none() {
-            return Err(ResetError::ArraysAlive {
-                arrays: self.arrays().max(1),
-            });
-        }
-        match self.region.gate.advance() {
-            Ok(()) => self.rewind(),
-            Err(NotAdvanced::Pinned { pins }) => {
-                return Err(ResetError::ViewsAlive {
-                    views: pins,
-                    own: own::count(self.region.id),
-                });
-            }
-            Err(NotAdvanced::Last) => {
-                // Generations never wrap: the next one is the first of a region of its own.
-                let bytes = self.tally.capacity;
-                self.replace_region(0)
-                    .map_err(|_| ResetError::OutOfMemory { bytes })?;
-            }
-        }
-        self.tally.resets += 1;
-        Ok(())
-    }
-
-    /// After a generation has ended: back to the start, with one chunk.
-    fn rewind(&mut self) {
-        let used = self.in_use();
-        self.tally.peak = self.tally.peak.max(used);
-        self.tally.spent = 0;
-        if let Growth::Autoscaling(scaling) = &mut self.growth
-            && let Some(bytes) = scaling.after_run(used, self.tally.capacity, self.tally.chunks)
-        {
-            let start = Instant::now();
-            // Without memory for another chunk the one that is carved goes on.
-            let fresh = chunk(bytes).ok();
-            let mut chunks = lock(&self.region.chunks);
-            if let Some(block) = fresh {
-                chunks.clear();
-                chunks.push(block);
-            } else {
-                let last = chunks.len() - 1;
-                chunks.swap(0, last);
-                chunks.truncate(1);
-            }
-            self.cursor = Cursor::over(&chunks[0]);
-            self.tally.chunks = 1;
-            self.tally.capacity = self.cursor.bump.capacity;
-            self.tally.growing += start.elapsed();
-        }
-        self.cursor.bump.used = 0;
-    }
-
-    /// Goes on with a region of its own.
-    pub(crate) fn replace_region(&mut self, generation: u64) -> Result<(), AllocError> {
-        let start = Instant::now();
-        let block = chunk(self.tally.capacity)?;
-        let (region, cursor) = region(self.region.allocator, generation, block);
-        self.tally.peak = self.tally.peak.max(self.in_use());
-        self.hold = Arc::new(Hold {
-            _region: Arc::clone(&region),
-        });
-        self.region = region;
-        self.cursor = cursor;
-        self.tally.spent = 0;
-        self.tally.chunks = 1;
-        self.tally.growing += start.elapsed();
-        Ok(())
-    }
-}
-
-/// Smallest chunk that a growing buffer adds.
-const MIN_CHUNK: usize = 4096;
 
 impl Allocator for BumperAllocator {
     fn scope(&self) -> &Scope {

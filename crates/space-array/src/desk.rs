@@ -5,11 +5,7 @@
 //! array. So a request is laid on the desk of its thread while the ambient space is asked, and an
 //! allocator of this crate that is asked in turn answers there. Any other space answers as ever.
 
-use std::{
-    alloc::Layout,
-    cell::Cell,
-    mem::{self, ManuallyDrop},
-};
+use std::{alloc::Layout, cell::Cell, ptr::NonNull};
 
 use space_core::{AllocError, Ambient, Block, Heap, Space};
 
@@ -28,66 +24,52 @@ pub(crate) enum Want {
     Checked,
 }
 
-enum Desk {
-    Empty,
-    Asked(Want, Layout),
-    Answered(Result<Piece, ArrayError>),
+struct Request {
+    want: Want,
+    layout: Layout,
+    answer: Cell<Option<Result<Piece, ArrayError>>>,
 }
 
 thread_local! {
-    /// Without a destructor, so that arrays can be made while a thread ends. What lies here is
-    /// taken by whoever laid it.
-    static DESK: Cell<ManuallyDrop<Desk>> = const { Cell::new(ManuallyDrop::new(Desk::Empty)) };
-}
-
-/// Lays something on the desk, and takes what lay there.
-#[inline]
-fn exchange(desk: Desk) -> Desk {
-    ManuallyDrop::into_inner(DESK.replace(ManuallyDrop::new(desk)))
+    /// The request that is being made; it lives until it is taken away by whoever laid it here.
+    static DESK: Cell<Option<NonNull<Request>>> = const { Cell::new(None) };
 }
 
 /// Puts back what lay there before, on a panic in somebody's space too.
-struct Restore(Desk);
-
-impl Restore {
-    #[inline]
-    fn after(desk: Desk) -> Self {
-        Self(exchange(desk))
-    }
-
-    /// What lies there now.
-    #[inline]
-    fn take(self) -> Desk {
-        exchange(Desk::Empty)
-    }
-}
+struct Restore(Option<NonNull<Request>>);
 
 impl Drop for Restore {
     #[inline]
     fn drop(&mut self) {
-        drop(exchange(mem::replace(&mut self.0, Desk::Empty)));
+        DESK.set(self.0);
     }
 }
 
 /// Memory of the space in scope, or of the heap where there is none.
+#[inline]
 pub(crate) fn ask(want: Want, layout: Layout) -> Result<Piece, ArrayError> {
-    let desk = Restore::after(Desk::Asked(want, layout));
+    let request = Request {
+        want,
+        layout,
+        answer: Cell::new(None),
+    };
+    let restore = Restore(DESK.replace(Some(NonNull::from(&request))));
     let block = Ambient.block(layout);
-    let answer = desk.take();
-    match (block, answer) {
+    drop(restore);
+    match (block, request.answer.into_inner()) {
+        (Err(_), Some(answer)) => answer,
         (Ok(block), _) => Ok(Piece {
             address: block.address(),
             grip: Grip::Settled(Store::Ambient { _block: block }),
         }),
-        (Err(_), Desk::Answered(answer)) => answer,
-        (Err(AllocError::Unbound), _) => {
+        (Err(AllocError::Unbound), None) => {
             let block = Heap.block(layout)?;
             Ok(Piece {
                 address: block.address(),
                 grip: Grip::Settled(Store::Heap { _block: block }),
             })
         }
-        (Err(error), _) => Err(error.into()),
+        (Err(error), None) => Err(error.into()),
     }
 }
 
@@ -97,18 +79,21 @@ pub(crate) fn ask(want: Want, layout: Layout) -> Result<Piece, ArrayError> {
 ///
 /// An error that nobody gets to see, if the request was answered: the block that the space was
 /// asked for isn't wanted.
+#[inline]
 pub(crate) fn answer(
     layout: Layout,
     serve: impl FnOnce(Want) -> Result<Piece, ArrayError>,
 ) -> Result<(), AllocError> {
-    match exchange(Desk::Empty) {
-        Desk::Asked(want, asked) if asked == layout => {
-            drop(exchange(Desk::Answered(serve(want))));
-            Err(AllocError::Unbound)
-        }
-        other => {
-            drop(exchange(other));
-            Ok(())
-        }
+    let Some(request) = DESK.get() else {
+        return Ok(());
+    };
+    // SAFETY: `ask` laid it there and takes it away before it returns, by a panic too; the desk is
+    // this thread's alone.
+    let request = unsafe { request.as_ref() };
+    if request.layout != layout {
+        return Ok(());
     }
+    DESK.set(None);
+    request.answer.set(Some(serve(request.want)));
+    Err(AllocError::Unbound)
 }

@@ -16,7 +16,7 @@ use crate::{
     piece::Piece,
     region::Pin,
     store::Store,
-    sync::{Arc, lock},
+    sync::Arc,
 };
 
 /// A buffer with room for one array.
@@ -56,7 +56,7 @@ impl One {
     }
 
     fn reset(&self) -> Result<(), ResetError> {
-        lock(&self.shared.state).reset()
+        self.shared.lock().reset()
     }
 }
 
@@ -191,7 +191,7 @@ fn abandoned_memory_is_not_handed_out() {
             let one = Arc::clone(&one);
             thread::spawn(move || drop(one.allocate(Want::Counted)))
         };
-        lock(&one.shared.state).replace_region(1).unwrap();
+        one.shared.lock().abandon().unwrap();
         let next = one.allocate(Want::Counted);
         if let (Some(piece), Some(next)) = (&piece, &next) {
             assert_ne!(piece.address, next.address);

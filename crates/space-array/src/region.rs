@@ -28,10 +28,22 @@ pub(crate) struct Region {
 
 /// Held by each array that is counted: while somebody but the allocator has it, the generation
 /// doesn't end.
+///
+/// Alone on its cache lines, as is the count before it: each lane has one.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Hold {
     /// Keeps the memory when the allocator is gone.
     pub(crate) _region: Arc<Region>,
+}
+
+impl Hold {
+    /// A hold that nobody has yet.
+    pub(crate) fn new(region: &Arc<Region>) -> Arc<Self> {
+        Arc::new(Self {
+            _region: Arc::clone(region),
+        })
+    }
 }
 
 impl Region {

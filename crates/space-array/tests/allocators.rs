@@ -486,3 +486,43 @@ fn the_same_sequence_gives_the_same_addresses() {
     bumper.reset().unwrap();
     assert_eq!(addresses(), first);
 }
+
+#[test]
+fn threads_of_a_large_buffer_have_lanes() {
+    let bumper = bumper(1 << 20);
+    let arrays: Vec<_> = thread::scope(|threads| {
+        let job = || with_allocator(&bumper, || AllocArray::filled([100], 1_u8));
+        let jobs: Vec<_> = (0..6).map(|_| threads.spawn(job)).collect();
+        jobs.into_iter().map(|job| job.join().unwrap()).collect()
+    });
+    let mut at: Vec<_> = arrays.iter().map(|x| x.view().as_ptr().addr()).collect();
+    at.sort_unstable();
+    assert!(
+        at.windows(2).all(|pair| pair[1] - pair[0] >= 128),
+        "{at:x?}"
+    );
+    assert_eq!(bumper.reset(), Err(ResetError::ArraysAlive { arrays: 6 }));
+    assert_eq!(bumper.statistics().arrays, 6);
+    drop(arrays);
+    assert_eq!(bumper.reset(), Ok(()));
+    assert_eq!(bumper.statistics().in_use_bytes, 0);
+
+    // A lane is used up, and then the rest of the buffer, to the end.
+    with_allocator(&bumper, || {
+        let mut arrays = Vec::new();
+        while let Ok(array) = AllocArray::try_filled([1000], 1_u8) {
+            arrays.push(array);
+        }
+        assert_eq!(arrays.len(), 1024);
+        let checked = CheckedAllocArray::try_filled([1000], 1_u8);
+        assert!(matches!(checked, Err(ArrayError::Exhausted(_))));
+        assert_eq!(
+            bumper.reset(),
+            Err(ResetError::ArraysAlive { arrays: 1024 })
+        );
+    });
+    bumper.abandon().unwrap();
+    let old = with_allocator(&bumper, || CheckedAllocArray::filled([1000], 1_u8));
+    assert_eq!(bumper.reset(), Ok(()));
+    assert!(!old.is_valid());
+}

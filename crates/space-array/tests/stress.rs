@@ -20,7 +20,7 @@ fn hammer(bumper: &BumperAllocator, rounds: u64) -> (usize, usize) {
             threads.spawn(move || {
                 for round in 0..rounds {
                     let tag = (thread << 32) | round;
-                    let len = if thread % 2 == 0 { 700 } else { 9 };
+                    let len = if (thread + round) % 2 == 0 { 700 } else { 9 };
                     with_allocator(bumper, || {
                         let array = CheckedAllocArray::try_filled([len], tag);
                         let Ok(mut array) = array else { return };
@@ -63,6 +63,7 @@ fn nobody_sees_memory_of_another() {
     let rounds = if cfg!(miri) { 20 } else { 3000 };
     for bumper in [
         BumperAllocator::new(AllocBuffer::new(1 << 16).unwrap()),
+        BumperAllocator::new(AllocBuffer::new(1 << 20).unwrap()),
         BumperAllocator::new(AutoscalingAllocBuffer::new(1 << 10).unwrap()),
     ] {
         let (seen, resets) = hammer(&bumper, rounds);
