@@ -2,8 +2,10 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::data::DeviceData;
+use crate::device_array::DeviceArray;
+use crate::device_space::DeviceSpace;
 use crate::domain::DomainId;
-use crate::family::{DeviceArray, DeviceMemory, DeviceSpace};
+use crate::family::DeviceMemory;
 use cuda_runtime::Device;
 use space_core::{
     AmbientBlock, AmbientFamily, AmbientOf, AmbientSlot, Block, Capturing, Dims, Element, Exemplar,

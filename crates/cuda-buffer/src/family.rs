@@ -1,19 +1,12 @@
-//! Device memory as a family of spaces: blocks, carves, slabs, and the pooled space of a device.
+//! Device memory as a family of spaces: places, blocks, carves, regions.
 
-use crate::acquire::{ReadRequest, WriteRequest};
+use crate::BufferError;
 use crate::arena::{ArenaShared, CarveDomain, ClaimError};
-use crate::buffer::CudaBuffer;
-use crate::data::DeviceData;
+use crate::device_array::DeviceArray;
 use crate::domain::{BASE_ALIGN, Domain, DomainId, Memory, OwnedDomain};
-use crate::{BufferError, BufferResult};
 use cuda_runtime::{Device, RuntimeError};
-use space_arena::Arena;
-use space_core::{
-    AllocError, Block, CaptureViolation, Capturing, Dims, Element, Exemplar, Family, FrameBlock,
-    Keeper, Parts, Shaped, Slab, Space,
-};
+use space_core::{AllocError, Block, Dims, Element, Family, FrameBlock, Keeper};
 use std::alloc::Layout;
-use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::ops::Range;
@@ -23,33 +16,6 @@ use std::sync::Arc;
 /// The family of device memory: arrays are [`DeviceArray`]s, each with a ledger of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceMemory {}
-
-/// An arena over device memory. Carves allocate nothing; each has a ledger, from a number fixed by the slab.
-///
-/// ```
-/// use cuda_buffer::{DeviceArena, DeviceData, DeviceSlab};
-/// use cuda_runtime::Runtime;
-/// use space_core::{Space, Undef};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let runtime = Runtime::builder().build()?;
-/// let device = runtime.default_device();
-/// let stream = device.streams().acquire()?;
-/// let mut arena = DeviceArena::over(DeviceSlab::new(device, 1 << 16)?)?;
-///
-/// let mut frame = arena.frame();
-/// let mut kept = frame.alloc(Undef::<f32, _>::new([16, 16]))?;
-/// frame.scratch(|frame| {
-///     let mut scratch = frame.alloc(Undef::<f32, _>::new([16, 16]))?;
-///     scratch.fill_bytes(&stream, 0)?;
-///     kept.copy_from(&scratch, &stream)?;
-///     Ok::<_, Box<dyn std::error::Error>>(())
-/// })?; // the scratch bytes are free again; their next use comes after the copy
-/// assert_eq!(kept.to_vec()?, [0.0; 256]);
-/// # Ok(())
-/// # }
-/// ```
-pub type DeviceArena = Arena<DeviceSlab>;
 
 /// Where a device block lies, and how its ledger is reached.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +55,13 @@ impl Drop for Claims {
 }
 
 impl DeviceRegion {
+    /// The region of a slab's shared state, and what keeps its claims while one of them may be used.
+    pub(crate) fn of(shared: Arc<ArenaShared>) -> (Self, Keeper) {
+        let claims = Arc::new(Claims(shared));
+        let keeper = Arc::clone(&claims) as Keeper;
+        (Self(claims), keeper)
+    }
+
     fn shared(&self) -> &Arc<ArenaShared> {
         &self.0.0
     }
@@ -241,6 +214,18 @@ pub struct DeviceBlock {
     bytes: usize,
 }
 
+impl DeviceBlock {
+    /// A block of a value with memory of its own, of the size that `layout` says.
+    pub(crate) fn new(domain: Domain, layout: Layout) -> Self {
+        let address = number(domain.address().0 as usize, layout.align());
+        Self {
+            domain,
+            address,
+            bytes: layout.size(),
+        }
+    }
+}
+
 // SAFETY: the address is a number, and the domain may be used on any thread.
 unsafe impl Send for DeviceBlock {}
 // SAFETY: as above.
@@ -292,241 +277,10 @@ unsafe impl Block for DeviceBlock {
     }
 }
 
-/// An uninitialised array in device memory with a ledger of its own: a carve that lives as long as its frame (`'s`),
-/// or memory of its own (`'static`).
-///
-/// It has shape and identity, and no element access: work reaches it through guards, like any
-/// [`CudaBuffer`](crate::CudaBuffer).
-pub struct DeviceArray<'s, T, D> {
-    domain: Domain,
-    dims: D,
-    len: usize,
-    elements: PhantomData<&'s mut [T]>,
-}
-
-// SAFETY: an array is a handle; what it refers to is guarded by its ledger, and elements are never reached through it.
-unsafe impl<T, D: Send> Send for DeviceArray<'_, T, D> {}
-// SAFETY: as above.
-unsafe impl<T, D: Sync> Sync for DeviceArray<'_, T, D> {}
-
-impl<T: Element, D: Dims> DeviceArray<'_, T, D> {
-    pub(crate) fn new(domain: Domain, dims: D) -> Self {
-        let len = dims.saturating_len();
-        Self {
-            domain,
-            dims,
-            len,
-            elements: PhantomData,
-        }
-    }
-
-    /// The extents, in elements.
-    #[must_use]
-    pub fn dims(&self) -> &D {
-        &self.dims
-    }
-}
-
-impl<T, D> DeviceArray<'_, T, D> {
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The device of the memory.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        self.domain.device()
-    }
-
-    /// The identity of the value, never reused.
-    #[must_use]
-    pub fn domain_id(&self) -> DomainId {
-        self.domain.id()
-    }
-}
-
-impl<T: Element, D> DeviceData for DeviceArray<'_, T, D> {
-    type Element = T;
-
-    fn read(&self) -> ReadRequest<'_, T> {
-        ReadRequest::new(&self.domain, 0, self.len)
-    }
-
-    fn write(&mut self) -> WriteRequest<'_, T> {
-        WriteRequest::new(&self.domain, 0, self.len)
-    }
-}
-
-impl<T, D: fmt::Debug> fmt::Debug for DeviceArray<'_, T, D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceArray")
-            .field("domain", &self.domain_id())
-            .field("dims", &self.dims)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<T: Element, D: Dims> Shaped for DeviceArray<'_, T, D> {
-    type Element = T;
-    type Dims = D;
-
-    fn shape(&self) -> D {
-        self.dims.clone()
-    }
-}
-
-impl<T, D> Exemplar for DeviceArray<'_, T, D> {
-    type Space = DeviceSpace;
-
-    fn space(&self) -> DeviceSpace {
-        DeviceSpace::of(self.device())
-    }
-}
-
-impl<T, D> Capturing for DeviceArray<'_, T, D> {
-    fn is_capturing(&self) -> bool {
-        is_capturing(self.device())
-    }
-}
-
-impl<T> Exemplar for CudaBuffer<T> {
-    type Space = DeviceSpace;
-
-    fn space(&self) -> DeviceSpace {
-        DeviceSpace::of(self.device())
-    }
-}
-
-impl<T> Capturing for CudaBuffer<T> {
-    fn is_capturing(&self) -> bool {
-        is_capturing(self.device())
-    }
-}
-
-/// A device that can't even be asked records nothing more.
-fn is_capturing(device: &Device) -> bool {
-    device.capturing().unwrap_or(false)
-}
-
-/// The pooled space of a device: every array has memory of its own, through the device's allocator.
-///
-/// For eager work only: while the thread captures, it returns
-/// [`CaptureViolation`](space_core::CaptureViolation). Use an arena there.
-#[derive(Clone, Debug)]
-pub struct DeviceSpace {
-    device: Device,
-}
-
-impl DeviceSpace {
-    /// The space of `device`.
-    #[must_use]
-    pub fn of(device: &Device) -> Self {
-        Self {
-            device: device.clone(),
-        }
-    }
-}
-
-impl Space for DeviceSpace {
-    type Family = DeviceMemory;
-    type Block = DeviceBlock;
-
-    #[track_caller]
-    fn block(&self, layout: Layout) -> Result<DeviceBlock, AllocError> {
-        if cuda_runtime::refuse_in_capture("allocating device memory").is_err() {
-            let device = self.device.id().to_string();
-            return Err(CaptureViolation::new::<u8>(&[layout.size()], device).into());
-        }
-        if layout.align() > BASE_ALIGN {
-            return Err(AllocError::BadAlign {
-                requested: layout.align(),
-                max: BASE_ALIGN,
-            });
-        }
-        let domain = CudaBuffer::<u8>::new(&self.device, layout.size())?.into_domain();
-        let address = number(domain.address().0 as usize, layout.align());
-        Ok(DeviceBlock {
-            domain,
-            address,
-            bytes: layout.size(),
-        })
-    }
-}
-
 /// A device address as the number that spaces handle; `align` where there is no memory.
-fn number(address: usize, align: usize) -> NonNull<u8> {
+pub(crate) fn number(address: usize, align: usize) -> NonNull<u8> {
     let number = NonZero::new(address)
         .or(NonZero::new(align))
         .expect("an alignment is not zero");
     NonNull::without_provenance(number)
-}
-
-/// A slab of device memory for an arena.
-#[derive(Debug)]
-pub struct DeviceSlab(Arc<ArenaShared>);
-
-impl DeviceSlab {
-    /// Ledgers that a slab has unless told otherwise: that many carves can be alive at once.
-    pub const LEDGERS: usize = 1024;
-
-    /// A slab of `bytes` bytes.
-    ///
-    /// # Errors
-    /// What [`CudaBuffer::new`] returns.
-    #[track_caller]
-    pub fn new(device: &Device, bytes: usize) -> BufferResult<Self> {
-        Self::from_buffer(CudaBuffer::new(device, bytes)?, Self::LEDGERS)
-            .map_err(|(_, error)| error)
-    }
-
-    /// A slab of a buffer's memory, on which at most `ledgers` carves are alive at once. Carves come after whatever
-    /// may still use the buffer.
-    ///
-    /// # Errors
-    /// [`BufferError::Held`] when a graph holds the buffer, [`BufferError::Access`] when a guard of it was forgotten; the
-    /// buffer comes back.
-    pub fn from_buffer(
-        buffer: CudaBuffer<u8>,
-        ledgers: usize,
-    ) -> Result<Self, (CudaBuffer<u8>, BufferError)> {
-        let device = buffer.device().clone();
-        let (allocation, outstanding) = buffer.into_allocation()?;
-        Ok(Self(ArenaShared::new(
-            device,
-            allocation,
-            outstanding,
-            ledgers,
-        )))
-    }
-}
-
-// SAFETY: the shared state owns the allocation, of which nobody else has a handle, and the region holds it; a
-// device address range does not wrap; one region is made per slab. The keeper holds the shared
-// state, which is all that places refer to, and ends the claims when it is dropped.
-unsafe impl Slab for DeviceSlab {
-    type Family = DeviceMemory;
-    type Owner = Keeper;
-
-    fn keeper(owner: &Keeper) -> Option<Keeper> {
-        Some(Arc::clone(owner))
-    }
-
-    fn into_parts(self) -> Parts<DeviceMemory, Keeper> {
-        let (base, bytes) = (self.0.base().0 as usize, self.0.bytes());
-        let claims = Arc::new(Claims(self.0));
-        Parts {
-            base: number(base, BASE_ALIGN),
-            bytes,
-            owner: Arc::clone(&claims) as Keeper,
-            region: DeviceRegion(claims),
-        }
-    }
 }

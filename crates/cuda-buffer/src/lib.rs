@@ -35,11 +35,14 @@
 //!
 //! # Modules
 //!
-//! [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`), [`DeviceArray`] and the spaces of device memory (`family`) are
-//! the values, [`SharedCudaBuffer`] (`shared`) a handle; `domain` is what they share, `ledger` its pure bookkeeping; `guard` and `access` are live accesses, [`OwningReadAccess`] (`owning`) the last one, `blocking` those of synchronous calls,
-//! `acquire` takes them, `slice` bounds addresses by them; `launch` and `transfer` do work under them; `capture` makes
-//! graphs; `arena` and `folds` keep the ledgers of carves; `ambient` serves code that was given no space
-//! ([`DeviceAmbient`]).
+//! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`),
+//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`); `domain` is what they share, `ledger` its pure
+//!   bookkeeping, [`DeviceData`] (`data`) what all can do;
+//! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
+//!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
+//! - accesses: `guard` under all of them, `access` on a stream, `acquire` several at once, `slice` for addresses,
+//!   [`OwningReadAccess`] (`owning`) for the last one, `blocking` for synchronous calls;
+//! - work: `launch`, `transfer`, and `capture` for graphs.
 
 mod access;
 mod acquire;
@@ -49,6 +52,9 @@ mod blocking;
 mod buffer;
 mod capture;
 mod data;
+mod device_array;
+mod device_slab;
+mod device_space;
 mod domain;
 mod error;
 mod family;
@@ -71,12 +77,12 @@ pub use buffer::CudaBuffer;
 pub use capture::{CaptureStep, Graph};
 pub use cuda_runtime as runtime;
 pub use data::DeviceData;
+pub use device_array::DeviceArray;
+pub use device_slab::{DeviceArena, DeviceSlab};
+pub use device_space::DeviceSpace;
 pub use domain::DomainId;
 pub use error::{AccessError, BufferError, BufferResult};
-pub use family::{
-    DeviceArena, DeviceArray, DeviceBlock, DeviceCarve, DeviceMemory, DevicePlace, DeviceRegion,
-    DeviceSlab, DeviceSpace,
-};
+pub use family::{DeviceBlock, DeviceCarve, DeviceMemory, DevicePlace, DeviceRegion};
 pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
 pub use ledger::AccessKind;
 pub use owning::{OwningBlockingReadAccess, OwningReadAccess};

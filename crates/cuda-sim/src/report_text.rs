@@ -105,12 +105,16 @@ fn missing_edge(f: &mut fmt::Formatter<'_>, first: &Operation, second: &Operatio
             f,
             "  missing: stream {:#x} does not wait for the {} on stream {:#x}: record an event after it there, and \
              let stream {:#x} wait for that record",
-            b.raw(), first.kind, a.raw(), b.raw()
+            b.raw(),
+            first.kind,
+            a.raw(),
+            b.raw()
         ),
         (Some(a), None) => writeln!(
             f,
             "  missing: the host does not wait for the {} on stream {:#x}: synchronise with it first",
-            first.kind, a.raw()
+            first.kind,
+            a.raw()
         ),
         (None, _) => writeln!(
             f,

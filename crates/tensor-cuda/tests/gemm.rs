@@ -210,7 +210,10 @@ fn one_tensor_may_be_both_operands() {
 #[test]
 fn a_part_of_an_empty_operand_is_an_empty_operand() {
     let setup = setup(0);
-    let (a, b) = (setup.tensor(&matrix(4, 0, 0)), setup.tensor(&matrix(0, 3, 0)));
+    let (a, b) = (
+        setup.tensor(&matrix(4, 0, 0)),
+        setup.tensor(&matrix(0, 3, 0)),
+    );
     let mut c = setup.tensor(&matrix(1, 3, 1));
     let row = a.view().slice(0, 3..4).unwrap();
     gemm(&setup.stream, &mut c, 1.0, row, &b, 2.0).unwrap();

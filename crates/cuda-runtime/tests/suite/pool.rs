@@ -411,11 +411,7 @@ fn a_steady_state_makes_no_events_and_no_streams() {
     // The notifier may hold the completion of each stream for a moment longer: that many events more, once.
     assert!(device.events_created() <= events.max(5) + 3);
     let calls = rig.sim.counters().snapshot() - calls;
-    for call in [
-        Call::EventDestroy,
-        Call::StreamCreate,
-        Call::StreamDestroy,
-    ] {
+    for call in [Call::EventDestroy, Call::StreamCreate, Call::StreamDestroy] {
         assert_eq!(calls.of(call), 0, "{call}");
     }
     memory.reclaim(done);

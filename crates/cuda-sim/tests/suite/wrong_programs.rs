@@ -404,7 +404,8 @@ fn a_race_names_both_places_the_bytes_and_the_missing_edge() {
     let text = reports[0].to_string();
     let edge = format!(
         "stream {:#x} does not wait for the fill on stream {:#x}",
-        b.raw(), a.raw()
+        b.raw(),
+        a.raw()
     );
     assert!(
         text.contains(&edge) && text.contains("offset 40..120 of the 400 bytes"),
