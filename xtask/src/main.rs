@@ -29,7 +29,8 @@ cargo xtask COMMAND
 
   ci                        every check that needs no special tool: format, clippy, docs, the
                             README's commands, doctests, the book
-  sanitize [address|thread] tests under AddressSanitizer and ThreadSanitizer (nightly)
+  sanitize [NAME]           tests under AddressSanitizer (address), ThreadSanitizer (thread), both
+                            of which need nightly, and valgrind
   miri                      tests of the host-only crates under Miri (nightly)
   loom                      tests that are written for loom
   fuzz [--seconds N]        the fuzz target of space-arena, 60 s unless told otherwise (nightly)

@@ -1,15 +1,17 @@
 //! `cargo xtask sanitize`: tests of the crates that hold `unsafe` code or threads, under
-//! AddressSanitizer and ThreadSanitizer.
+//! AddressSanitizer and ThreadSanitizer, and of those of host memory alone under valgrind.
 //!
-//! Both need nightly. ThreadSanitizer also needs `rust-src`: it takes the synchronisation of an
-//! uninstrumented standard library for races, so that is built along with the tests.
+//! The sanitizers need nightly. ThreadSanitizer also needs `rust-src`: it takes the synchronisation
+//! of an uninstrumented standard library for races, so that is built along with the tests.
+//! valgrind sees what AddressSanitizer does not: decisions that depend on bytes nobody wrote, and
+//! leaks, which tests of the crates with a device make on purpose.
 
 use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::report::Report;
 use crate::{toolchain, workspace};
 
-/// Crates whose tests are run under both.
+/// Crates whose tests are run under the sanitizers.
 const CRATES: [&str; 6] = [
     "space-core",
     "space-arena",
@@ -19,16 +21,20 @@ const CRATES: [&str; 6] = [
     "cuda-buffer",
 ];
 
+/// Crates whose tests are run under valgrind; it makes one thread of many, far too slow for a device.
+const VALGRIND_CRATES: [&str; 2] = ["space-core", "space-arena"];
+
 /// The end of the names of tests that compile programs which must not compile. They compare what
 /// the stable compiler says, and run nothing that a sanitizer could look at.
 pub(crate) const COMPILE_FAIL: &str = "does_not_compile";
 
-pub(crate) const ALL: [Sanitizer; 2] = [Sanitizer::Address, Sanitizer::Thread];
+pub(crate) const ALL: [Sanitizer; 3] = [Sanitizer::Address, Sanitizer::Thread, Sanitizer::Valgrind];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sanitizer {
     Address,
     Thread,
+    Valgrind,
 }
 
 impl Sanitizer {
@@ -37,7 +43,7 @@ impl Sanitizer {
             .find(|sanitizer| sanitizer.name() == name)
             .ok_or_else(|| {
                 Failure::Usage(format!(
-                    "unknown sanitizer `{name}`; there are `address` and `thread`"
+                    "unknown sanitizer `{name}`; there are `address`, `thread` and `valgrind`"
                 ))
             })
     }
@@ -46,6 +52,33 @@ impl Sanitizer {
         match self {
             Self::Address => "address",
             Self::Thread => "thread",
+            Self::Valgrind => "valgrind",
+        }
+    }
+
+    /// Under which name its run is reported.
+    fn title(self) -> String {
+        match self {
+            Self::Valgrind => self.name().to_owned(),
+            Self::Address | Self::Thread => format!("{} sanitizer", self.name()),
+        }
+    }
+
+    /// What it needs and this machine does not have.
+    fn lacks(self) -> Option<&'static str> {
+        let nightly = || toolchain::nightly().is_some();
+        match self {
+            Self::Address | Self::Thread if !nightly() => {
+                Some("needs nightly: rustup toolchain install nightly --profile minimal")
+            }
+            Self::Thread if !toolchain::nightly_has("rust-src") => Some(
+                "needs the standard library's source: \
+                 rustup component add rust-src --toolchain nightly",
+            ),
+            Self::Valgrind if toolchain::first_line("valgrind --version").is_none() => {
+                Some("needs valgrind, which is not on the path")
+            }
+            Self::Address | Self::Thread | Self::Valgrind => None,
         }
     }
 
@@ -58,8 +91,24 @@ impl Sanitizer {
         let folder = workspace::target_folder()
             .join("sanitize")
             .join(self.name());
-        let packages = crates.iter().flat_map(|name| ["-p", name]);
-        let line = Invocation::new("cargo +nightly test --no-fail-fast --lib --tests");
+        let suits = |name: &&&str| self != Self::Valgrind || VALGRIND_CRATES.contains(*name);
+        let packages = crates.iter().filter(suits).flat_map(|name| ["-p", name]);
+        let line = match self {
+            Self::Valgrind => {
+                let runner = host.to_uppercase().replace(['-', '.'], "_");
+                Invocation::new("cargo test --no-fail-fast --lib --tests").env(
+                    &format!("CARGO_TARGET_{runner}_RUNNER"),
+                    "valgrind --quiet --error-exitcode=9 --leak-check=full \
+                     --show-leak-kinds=definite --errors-for-leak-kinds=definite",
+                )
+            }
+            Self::Address | Self::Thread => {
+                Invocation::new("cargo +nightly test --no-fail-fast --lib --tests")
+                    .env("RUSTFLAGS", format!("-Zsanitizer={}", self.name()))
+                    // Tests forget guards on purpose, which leaks what they hold by design.
+                    .env("ASAN_OPTIONS", "detect_leaks=0")
+            }
+        };
         let line = line.args(["--target", host]).args(packages);
         let line = if self.builds_std() {
             line.arg("-Zbuild-std")
@@ -67,37 +116,25 @@ impl Sanitizer {
             line
         };
         line.args(["--", "--skip", COMPILE_FAIL])
-            .env("RUSTFLAGS", format!("-Zsanitizer={}", self.name()))
             .env("CARGO_TARGET_DIR", folder.display().to_string())
     }
 }
 
 pub(crate) fn run(wanted: &[Sanitizer]) -> Result<(), Failure> {
-    let Some(nightly) = toolchain::nightly() else {
-        return Err(Failure::Cannot(
-            "sanitizers need nightly, which is not installed; \
-             install it with\n    rustup toolchain install nightly --profile minimal"
-                .to_owned(),
-        ));
-    };
     let host = toolchain::host()
         .ok_or_else(|| Failure::Cannot("`rustc -vV` does not name a host".to_owned()))?;
     let packages = workspace::packages()?;
     let here = |name: &&str| packages.iter().any(|package| package.name == *name);
     let crates: Vec<&str> = CRATES.iter().copied().filter(here).collect();
+    let nightly = toolchain::nightly().unwrap_or_else(|| "no nightly".to_owned());
     println!("    {nightly}; crates: {}", crates.join(", "));
 
     let mut report = Report::new();
     for sanitizer in wanted {
-        let name = format!("{} sanitizer", sanitizer.name());
-        if sanitizer.builds_std() && !toolchain::nightly_has("rust-src") {
-            report.skip(
-                &name,
-                "needs the standard library's source: \
-                 rustup component add rust-src --toolchain nightly",
-            );
-        } else {
-            report.command(&name, &sanitizer.tests(&crates, &host))?;
+        let name = sanitizer.title();
+        match sanitizer.lacks() {
+            Some(reason) => report.skip(&name, reason),
+            None => report.command(&name, &sanitizer.tests(&crates, &host))?,
         }
     }
     report.skip(
@@ -108,6 +145,12 @@ pub(crate) fn run(wanted: &[Sanitizer]) -> Result<(), Failure> {
         "doctests",
         "not run under sanitizers; they are part of the README's test command",
     );
+    if wanted.contains(&Sanitizer::Valgrind) {
+        report.skip(
+            "crates with a device, under valgrind",
+            "it runs one thread at a time; their tests ask the device for leaks",
+        );
+    }
     println!("{report}");
     if report.passed() < wanted.len() {
         return Err(Failure::Cannot(
@@ -145,6 +188,21 @@ mod tests {
         assert!(
             thread.contains("--target x86_64-unknown-linux-gnu -p space-core"),
             "{thread}"
+        );
+    }
+
+    #[test]
+    fn valgrind_runs_the_tests_of_host_memory_on_the_stable_toolchain() {
+        let crates = ["space-core", "cuda-sim", "space-arena"];
+        let line = Sanitizer::Valgrind.tests(&crates, "x86_64-unknown-linux-gnu");
+        let line = line.to_string();
+        assert!(
+            line.contains("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='valgrind "),
+            "{line}"
+        );
+        assert!(
+            line.contains("-p space-core -p space-arena -- ") && !line.contains("+nightly"),
+            "{line}"
         );
     }
 }
