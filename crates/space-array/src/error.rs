@@ -1,6 +1,6 @@
 //! What can go wrong with arrays, with the numbers that explain it.
 
-use std::{collections::TryReserveError, fmt};
+use std::fmt;
 
 use space_core::AllocError;
 
@@ -115,12 +115,6 @@ impl ArrayError {
             wanted: Shape::of(wanted),
             got: Shape::of(got),
         }
-    }
-}
-
-impl From<TryReserveError> for ArrayError {
-    fn from(error: TryReserveError) -> Self {
-        Self::Alloc(AllocError::other(error))
     }
 }
 
