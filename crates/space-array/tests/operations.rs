@@ -232,6 +232,18 @@ proptest! {
                 x.try_select(Axis(1), &[0, 3]),
                 Err(ArrayError::OutOfBounds { index: 3, axis: 1, extent: 3 })
             ));
+            let mut out = AllocArray::filled([8, 3], 9);
+            AllocArray::concatenate_into(Axis(0), &[&x, &y, &x], &mut out).unwrap();
+            assert_eq!(out, both);
+            assert!(AllocArray::concatenate_into(Axis(0), &[&x, &y], &mut out).is_err());
+            let mut out = AllocArray::filled([2, 2, 3], 9);
+            AllocArray::stack_into(Axis(1), &[&x, &x], &mut out).unwrap();
+            assert_eq!(out, stack(Axis(1), &[a.view(), a.view()]).unwrap());
+            assert!(AllocArray::stack_into(Axis(2), &[&x, &x], &mut out).is_err());
+            let mut out = AllocArray::filled([4, columns.len()], 9);
+            y.select_into(Axis(1), &columns, &mut out).unwrap();
+            assert_eq!(out, b.select(Axis(1), &columns));
+            assert!(y.select_into(Axis(1), &[0; 9], &mut out).is_err());
             let mask = x.greater(&AllocArray::from([0]));
             let chosen = mask.choose(&x, &AllocArray::from([0]));
             assert_eq!(chosen, a.mapv(|v| v.max(0)));
@@ -257,6 +269,8 @@ fn nothing_given_has_no_shape() {
     let scalar = AllocArray::filled(IxDyn(&[]), 1_u8);
     assert!(AllocArray::try_concatenate(Axis(0), &[&no_axis, &scalar]).is_err());
     assert!(AllocArray::try_concatenate(Axis(0), &[&scalar, &scalar]).is_err());
+    let matrix = AllocArray::filled(IxDyn(&[2, 2]), 1_u8);
+    assert!(AllocArray::try_concatenate(Axis(1), &[&matrix, &no_axis]).is_err());
     let stacked = AllocArray::<u8, IxDyn>::stack(Axis(0), &[&scalar, &scalar]);
     assert_eq!(stacked.shape(), [2]);
 }

@@ -17,6 +17,91 @@ fn write<T: Element, D: Dimension>(
     });
 }
 
+/// Shape of the parts one after the other.
+fn concatenated<T: Element, D: RemoveAxis, O, K: Kind>(
+    axis: Axis,
+    parts: &[O],
+) -> Result<D, ArrayError>
+where
+    O: Operand<K, Element = T, Dim = D>,
+{
+    let [first, others @ ..] = parts else {
+        return Err(ArrayError::NothingGiven {
+            what: "a concatenation",
+        });
+    };
+    let mut shape = first.operand()?.view().raw_dim();
+    check_axis(&shape, axis)?;
+    for part in others {
+        let mut other = part.operand()?.view().raw_dim();
+        let mut total = shape[axis.index()];
+        // The number of axes may be known at run time only.
+        if other.ndim() == shape.ndim() {
+            total = total.saturating_add(other[axis.index()]);
+            other[axis.index()] = shape[axis.index()];
+        }
+        if other != shape {
+            return Err(ArrayError::mismatch(
+                "a part of a concatenation",
+                shape.slice(),
+                other.slice(),
+            ));
+        }
+        shape[axis.index()] = total;
+    }
+    Ok(shape)
+}
+
+/// Shape of the parts beside each other.
+fn stacked<T: Element, D: Dimension, O, K: Kind>(
+    axis: Axis,
+    parts: &[O],
+) -> Result<D::Larger, ArrayError>
+where
+    O: Operand<K, Element = T, Dim = D>,
+{
+    let [first, others @ ..] = parts else {
+        return Err(ArrayError::NothingGiven { what: "a stack" });
+    };
+    let each = first.operand()?.view().raw_dim();
+    for part in others {
+        let part = part.operand()?;
+        if part.shape() != each.slice() {
+            return Err(ArrayError::mismatch(
+                "a part of a stack",
+                each.slice(),
+                part.shape(),
+            ));
+        }
+    }
+    let axes = each.ndim() + 1;
+    if axis.index() >= axes {
+        return Err(ArrayError::NoSuchAxis {
+            axis: axis.index(),
+            ndim: axes,
+        });
+    }
+    let mut shape = D::Larger::zeros(axes);
+    let extents = shape.slice_mut();
+    extents[..axis.index()].copy_from_slice(&each.slice()[..axis.index()]);
+    extents[axis.index()] = parts.len();
+    extents[axis.index() + 1..].copy_from_slice(&each.slice()[axis.index()..]);
+    Ok(shape)
+}
+
+/// That `out` has the shape of what is put there.
+fn check_shape<T, D: Dimension, K: Kind>(
+    what: &'static str,
+    wanted: &D,
+    out: &SpaceArray<T, D, K>,
+) -> Result<(), ArrayError> {
+    if wanted.slice() == out.shape() {
+        Ok(())
+    } else {
+        Err(ArrayError::mismatch(what, wanted.slice(), out.shape()))
+    }
+}
+
 impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
     /// The parts one after the other along an axis.
     ///
@@ -47,31 +132,7 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
         axis: Axis,
         parts: &[O],
     ) -> Result<Self, ArrayError> {
-        let [first, others @ ..] = parts else {
-            return Err(ArrayError::NothingGiven {
-                what: "a concatenation",
-            });
-        };
-        let mut shape = first.operand()?.view().raw_dim();
-        check_axis(&shape, axis)?;
-        for part in others {
-            let mut other = part.operand()?.view().raw_dim();
-            let extent = other.ndim().checked_sub(1).map(|_| other[axis.index()]);
-            let extent = extent.unwrap_or(0);
-            let total = shape[axis.index()].saturating_add(extent);
-            if other.ndim() == shape.ndim() {
-                other[axis.index()] = shape[axis.index()];
-            }
-            if other != shape {
-                return Err(ArrayError::mismatch(
-                    "a part of a concatenation",
-                    shape.slice(),
-                    other.slice(),
-                ));
-            }
-            shape[axis.index()] = total;
-        }
-        let mut out = UninitArray::new(shape)?;
+        let mut out = UninitArray::new(concatenated::<_, _, _, K>(axis, parts)?)?;
         let mut start = 0;
         for part in parts {
             let part = part.operand()?;
@@ -84,6 +145,33 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
         debug_assert_eq!(start, out.shape()[axis.index()]);
         // SAFETY: The parts' extents add up to that of `out`, whose other axes are theirs.
         Ok(unsafe { out.assume_init() })
+    }
+
+    /// Puts the parts one after the other along an axis in the place of `out`'s elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
+    /// [`try_concatenate`](SpaceArray::try_concatenate).
+    pub fn concatenate_into<O: Operand<K, Element = T, Dim = D>>(
+        axis: Axis,
+        parts: &[O],
+        out: &mut Self,
+    ) -> Result<(), ArrayError> {
+        let shape = concatenated::<_, _, _, K>(axis, parts)?;
+        check_shape("a concatenation", &shape, out)?;
+        let mut out = out.try_view_mut()?;
+        let mut start = 0;
+        for part in parts {
+            let part = part.operand()?;
+            let part = part.view();
+            let end = start + part.len_of(axis);
+            let mut view = out.view_mut();
+            view.slice_axis_mut(axis, Slice::from(start..end))
+                .assign(&part);
+            start = end;
+        }
+        Ok(())
     }
 
     /// The parts at `indices` of an axis, in that order.
@@ -110,6 +198,43 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
     /// [`ArrayError::NoSuchAxis`], [`ArrayError::OutOfBounds`], and those of
     /// [`try_map`](SpaceArray::try_map).
     pub fn try_select(&self, axis: Axis, indices: &[usize]) -> Result<Self, ArrayError> {
+        let shape = self.selected(axis, indices)?;
+        let view = self.try_view()?;
+        let view = view.view();
+        let mut out = UninitArray::new(shape)?;
+        let mut slots = out.as_uninit_view_mut();
+        for (part, &index) in slots.axis_iter_mut(axis).zip(indices) {
+            write(part, view.index_axis(axis, index));
+        }
+        // SAFETY: There are as many indices as parts of `out`, and each was written.
+        Ok(unsafe { out.assume_init() })
+    }
+
+    /// Puts the parts at `indices` of an axis, in that order, in the place of `out`'s elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
+    /// [`try_select`](SpaceArray::try_select).
+    pub fn select_into(
+        &self,
+        axis: Axis,
+        indices: &[usize],
+        out: &mut Self,
+    ) -> Result<(), ArrayError> {
+        let shape = self.selected(axis, indices)?;
+        check_shape("a selection", &shape, out)?;
+        let view = self.try_view()?;
+        let view = view.view();
+        let mut out = out.try_view_mut()?;
+        for (mut part, &index) in out.view_mut().axis_iter_mut(axis).zip(indices) {
+            part.assign(&view.index_axis(axis, index));
+        }
+        Ok(())
+    }
+
+    /// Shape of the parts at `indices` of an axis.
+    fn selected(&self, axis: Axis, indices: &[usize]) -> Result<D, ArrayError> {
         let mut shape = self.raw_dim();
         check_axis(&shape, axis)?;
         let extent = shape[axis.index()];
@@ -121,15 +246,7 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
             });
         }
         shape[axis.index()] = indices.len();
-        let view = self.try_view()?;
-        let view = view.view();
-        let mut out = UninitArray::new(shape)?;
-        let mut slots = out.as_uninit_view_mut();
-        for (part, &index) in slots.axis_iter_mut(axis).zip(indices) {
-            write(part, view.index_axis(axis, index));
-        }
-        // SAFETY: There are as many indices as parts of `out`, and each was written.
-        Ok(unsafe { out.assume_init() })
+        Ok(shape)
     }
 }
 
@@ -164,33 +281,7 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     where
         O: Operand<K, Element = T, Dim = D>,
     {
-        let [first, others @ ..] = parts else {
-            return Err(ArrayError::NothingGiven { what: "a stack" });
-        };
-        let each = first.operand()?.view().raw_dim();
-        for part in others {
-            let part = part.operand()?;
-            if part.shape() != each.slice() {
-                return Err(ArrayError::mismatch(
-                    "a part of a stack",
-                    each.slice(),
-                    part.shape(),
-                ));
-            }
-        }
-        let axes = each.ndim() + 1;
-        if axis.index() >= axes {
-            return Err(ArrayError::NoSuchAxis {
-                axis: axis.index(),
-                ndim: axes,
-            });
-        }
-        let mut shape = D::Larger::zeros(axes);
-        let extents = shape.slice_mut();
-        extents[..axis.index()].copy_from_slice(&each.slice()[..axis.index()]);
-        extents[axis.index()] = parts.len();
-        extents[axis.index() + 1..].copy_from_slice(&each.slice()[axis.index()..]);
-        let mut out = UninitArray::new(shape)?;
+        let mut out = UninitArray::new(stacked::<_, _, _, K>(axis, parts)?)?;
         let mut slots = out.as_uninit_view_mut();
         for (slots, part) in slots.axis_iter_mut(axis).zip(parts) {
             // `Larger::Smaller` is another name of the same dimension.
@@ -201,5 +292,28 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         }
         // SAFETY: There are as many parts as places along the axis, and each was written.
         Ok(unsafe { out.assume_init() })
+    }
+
+    /// Puts the parts beside each other along a new axis in the place of `out`'s elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
+    /// [`try_stack`](SpaceArray::try_stack).
+    pub fn stack_into<O>(
+        axis: Axis,
+        parts: &[O],
+        out: &mut SpaceArray<T, D::Larger, K>,
+    ) -> Result<(), ArrayError>
+    where
+        O: Operand<K, Element = T, Dim = D>,
+    {
+        let shape = stacked::<_, _, _, K>(axis, parts)?;
+        check_shape("a stack", &shape, out)?;
+        let mut out = out.try_view_mut()?;
+        for (mut slots, part) in out.view_mut().axis_iter_mut(axis).zip(parts) {
+            slots.assign(&part.operand()?.view());
+        }
+        Ok(())
     }
 }
