@@ -23,6 +23,7 @@ chapters! {
     introduction "introduction.md",
     vocabulary "vocabulary.md",
     spaces "spaces.md",
+    arrays "arrays.md",
     driver "driver.md",
     testing "testing.md",
     streams "streams.md",
