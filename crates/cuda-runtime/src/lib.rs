@@ -40,9 +40,10 @@
 //!
 //! # Modules
 //!
-//! `runtime` and `device` set up; `pool` and [`Stream`] lease; `slot` is one driver stream with its timeline and
-//! `clock` what it has waited for; [`Completion`] recycles events; `memory` allocates and reclaims; `module` loads
-//! kernels; [`Capture`], [`Session`] and [`Graph`] capture; `core` holds what all objects of a device share.
+//! `discover`, `runtime` and `device` set up; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
+//! `slot` is one driver stream with its timeline and `clock` what it has waited for; [`Completion`] recycles events,
+//! `finished` waits for them and `notifier` wakes; `memory` allocates and reclaims; `module` loads kernels; [`Capture`],
+//! [`Session`] and [`Graph`] capture; `counters` counts; `core` holds what all objects of a device share.
 
 mod capture;
 mod clock;

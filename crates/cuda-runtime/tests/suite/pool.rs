@@ -396,7 +396,7 @@ fn a_steady_state_makes_no_events_and_no_streams() {
     let device = rig.device();
     let (memory, mut done) = device.allocate(64).unwrap();
     let mut made = None;
-    for round in 0..50 {
+    for round in 0..500 {
         let stream = device.streams().acquire().unwrap();
         if let Some(done) = &done {
             stream.wait_for(done).unwrap();
