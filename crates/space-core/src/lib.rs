@@ -48,7 +48,7 @@
 //! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]
 //! - code that was given no space: [`with_space`], [`with_scratch`], [`ambient_space`],
 //!   [`ambient_space_or`], [`ambient_alloc`], [`ambient_scratch`]; across threads and futures:
-//!   [`Scope`], [`InScope`], [`spawn_in_scope`]; in another family's memory: [`AmbientOf`],
+//!   [`Scope`], [`InScope`], [`spawn_in_scope`], [`current_scope`], [`with_current_scope`]; in another family's memory: [`AmbientOf`],
 //!   [`AmbientFamily`]
 //! - device captures: [`capturing`], [`CaptureViolation`]
 
@@ -76,7 +76,7 @@ pub use alignment::Alignment;
 pub use ambient::{
     Ambient, AmbientBlock, AmbientFamily, AmbientOf, AmbientOr, AmbientOrBlock, AmbientSlot,
     InScope, Scope, ambient_alloc, ambient_scratch, ambient_space, ambient_space_or, current_scope,
-    spawn_in_scope, with_scratch, with_space,
+    spawn_in_scope, with_current_scope, with_scratch, with_space,
 };
 pub use block::{Block, FrameBlock};
 pub use capture::{CaptureViolation, Capturing, capturing};

@@ -1,8 +1,8 @@
 //! Blocks without a lifetime.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use super::AmbientFamily;
+use super::{AmbientFamily, stored::Stored};
 use crate::{
     Block, Dims, Element, Family, Host, HostArray, HostLeaf, Keeper,
     pins::{Held, Token},
@@ -31,7 +31,7 @@ enum Hold {
     /// The block of a shared space.
     Shared {
         /// The block.
-        _block: Box<dyn Any + Send + Sync>,
+        _block: Stored,
     },
 }
 
@@ -58,12 +58,13 @@ impl<F: AmbientFamily> AmbientBlock<F> {
     }
 
     /// The block of a shared space.
+    #[inline]
     pub(super) fn shared<B: Block<Family = F> + Send + Sync + 'static>(block: B) -> Self {
         Self {
             place: block.place(),
             bytes: block.bytes(),
             hold: Hold::Shared {
-                _block: Box::new(block),
+                _block: Stored::new(block),
             },
         }
     }

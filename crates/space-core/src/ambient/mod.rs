@@ -13,10 +13,11 @@ mod block;
 mod family;
 mod scope;
 mod space;
+mod stored;
 
 pub use block::{AmbientBlock, AmbientOrBlock};
 pub use family::{AmbientFamily, AmbientSlot};
-pub use scope::{InScope, Scope, current_scope, spawn_in_scope};
+pub use scope::{InScope, Scope, current_scope, spawn_in_scope, with_current_scope};
 pub use space::{Ambient, AmbientOf, AmbientOr, ambient_alloc, ambient_space, ambient_space_or};
 
 use std::ptr::NonNull;

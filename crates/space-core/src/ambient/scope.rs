@@ -2,6 +2,7 @@
 
 use std::{
     alloc::Layout,
+    any::Any,
     fmt,
     pin::Pin,
     ptr::NonNull,
@@ -43,18 +44,23 @@ impl<F: AmbientFamily> Clone for Scope<F> {
 /// A shared space, seen without its type.
 trait Shared<F: AmbientFamily>: Send + Sync {
     fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError>;
+    fn space(&self) -> &dyn Any;
 }
 
 struct Sharing<S>(S);
 
 impl<F: AmbientFamily, S> Shared<F> for Sharing<S>
 where
-    S: Space<Family = F, Block: Send + Sync + 'static> + Send + Sync,
+    S: Space<Family = F, Block: Send + Sync + 'static> + Send + Sync + 'static,
 {
     fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         let block = self.0.block(layout)?;
         block::check(&block, layout)?;
         Ok(AmbientBlock::shared(block))
+    }
+
+    fn space(&self) -> &dyn Any {
+        &self.0
     }
 }
 
@@ -73,6 +79,21 @@ impl<F: AmbientFamily> Scope<F> {
         body()
     }
 
+    /// The space of this scope, if it is an `S`: for code that serves spaces it knows in a way of
+    /// its own.
+    ///
+    /// ```
+    /// use space_core::{Heap, Scope};
+    /// let scope: Scope = Scope::new(Heap);
+    /// assert_eq!(scope.downcast_ref(), Some(&Heap));
+    /// assert_eq!(scope.downcast_ref::<u8>(), None);
+    /// ```
+    #[inline]
+    pub fn downcast_ref<S: 'static>(&self) -> Option<&S> {
+        self.0.space().downcast_ref()
+    }
+
+    #[inline]
     pub(super) fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         self.0.block(layout)
     }
@@ -91,6 +112,20 @@ impl<F: AmbientFamily> fmt::Debug for Scope<F> {
 /// [`AllocError::Unbound`], and [`AllocError::TaskLocalScope`] if an arena is bound.
 pub fn current_scope() -> Result<Scope, AllocError> {
     AmbientOf::<Host>::new().scope()
+}
+
+/// Runs `look` with the scope that this thread is in, which isn't cloned for that; with `None` if
+/// nothing is bound, or an arena.
+///
+/// ```
+/// use space_core::{Heap, Scope, with_current_scope};
+/// let heap = || with_current_scope(|scope| scope.and_then(Scope::downcast_ref::<Heap>).is_some());
+/// assert!(!heap());
+/// assert!(Scope::new(Heap).enter(heap));
+/// ```
+#[inline]
+pub fn with_current_scope<R>(look: impl FnOnce(Option<&Scope>) -> R) -> R {
+    AmbientOf::<Host>::new().with_scope(look)
 }
 
 /// Spawns a thread that runs `body` in the scope that this one is in.
@@ -120,6 +155,17 @@ impl<F: AmbientFamily> AmbientOf<F> {
                 // SAFETY: The binding holds the scope until it ends, which is after this call.
                 Ok(unsafe { scope.as_ref() }.clone())
             }
+        }
+    }
+
+    /// Runs `look` with the scope that this thread is in: [`with_current_scope`] for any family.
+    #[inline]
+    pub fn with_scope<R>(self, look: impl FnOnce(Option<&Scope<F>>) -> R) -> R {
+        match super::bound() {
+            // SAFETY: The binding holds the scope until it ends, which is after this call:
+            // bindings made and ended in `look` leave it.
+            Some(Bound::Shared(scope)) => look(Some(unsafe { scope.as_ref() })),
+            None | Some(Bound::Local(_)) => look(None),
         }
     }
 
