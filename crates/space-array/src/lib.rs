@@ -47,8 +47,8 @@
 //! # Map
 //!
 //! - arrays: [`AllocArray`], [`CheckedAllocArray`], both a [`SpaceArray`]; [`UninitArray`];
-//!   [`View`] and [`ViewMut`], which pin; [`Operand`], [`ProductDim`], [`Broadcast`],
-//!   [`Combined`]
+//!   [`View`] and [`ViewMut`], which pin; [`Operand`], [`Scalar`], [`ProductDim`],
+//!   [`Broadcast`], [`Combined`]
 //! - allocators: [`BumperAllocator`] over an [`AllocBuffer`] or an [`AutoscalingAllocBuffer`];
 //!   [`UncheckedBumperAllocator`]; [`DefaultAllocator`]; [`Statistics`]
 //! - scopes: [`with_allocator`], [`Allocator`]; across threads [`Scope`], [`current_scope`] and
@@ -102,9 +102,9 @@ pub use error::{ArrayError, Shape};
 pub use heap::DefaultAllocator;
 pub use kind::{Checked, Counted, Kind};
 pub use operand::Operand;
-pub use ops::ProductDim;
+pub use ops::{ProductDim, Scalar};
 pub use shape::{Broadcast, Combined};
-pub use space_core::{Scope, current_scope, spawn_in_scope};
+pub use space_core::{AllocError, Element, Scope, current_scope, spawn_in_scope};
 pub use statistics::Statistics;
 pub use unchecked::UncheckedBumperAllocator;
 pub use uninit::UninitArray;

@@ -1,12 +1,12 @@
 //! What operations on arrays take.
 
-use ndarray::{ArrayView, ArrayViewMut, Dimension};
+use ndarray::{ArrayBase, ArrayRef, Data, Dimension, RawData};
 use space_core::Element;
 
-use crate::{InvalidMemory, Kind, SpaceArray, View, ViewMut};
+use crate::{InvalidMemory, Kind, Scalar, SpaceArray, View, ViewMut};
 
 /// What an operation that makes arrays of the kind `K` takes beside its array: an array of that
-/// kind, a view of one, a view of `ndarray`, or a reference to any of these.
+/// kind, a view of one, an array or a view of `ndarray`, a [`Scalar`], or a reference to any of these.
 pub trait Operand<K: Kind>: sealed::Sealed {
     /// Type of the elements.
     type Element: Element;
@@ -22,14 +22,15 @@ pub trait Operand<K: Kind>: sealed::Sealed {
 }
 
 mod sealed {
-    use super::{ArrayView, ArrayViewMut, Kind, SpaceArray, View, ViewMut};
+    use super::{ArrayBase, ArrayRef, Kind, RawData, Scalar, SpaceArray, View, ViewMut};
 
     pub trait Sealed {}
     impl<T, D, K: Kind> Sealed for SpaceArray<T, D, K> {}
     impl<T, D, K: Kind> Sealed for View<'_, T, D, K> {}
     impl<T, D, K: Kind> Sealed for ViewMut<'_, T, D, K> {}
-    impl<T, D> Sealed for ArrayView<'_, T, D> {}
-    impl<T, D> Sealed for ArrayViewMut<'_, T, D> {}
+    impl<S: RawData, D> Sealed for ArrayBase<S, D> {}
+    impl<T, D> Sealed for ArrayRef<T, D> {}
+    impl<T> Sealed for Scalar<T> {}
     impl<O: Sealed + ?Sized> Sealed for &O {}
 }
 
@@ -63,7 +64,7 @@ impl<T: Element, D: Dimension, K: Kind> Operand<K> for ViewMut<'_, T, D, K> {
     }
 }
 
-impl<T: Element, D: Dimension, K: Kind> Operand<K> for ArrayView<'_, T, D> {
+impl<T: Element, S: Data<Elem = T>, D: Dimension, K: Kind> Operand<K> for ArrayBase<S, D> {
     type Element = T;
     type Dim = D;
 
@@ -73,7 +74,7 @@ impl<T: Element, D: Dimension, K: Kind> Operand<K> for ArrayView<'_, T, D> {
     }
 }
 
-impl<T: Element, D: Dimension, K: Kind> Operand<K> for ArrayViewMut<'_, T, D> {
+impl<T: Element, D: Dimension, K: Kind> Operand<K> for ArrayRef<T, D> {
     type Element = T;
     type Dim = D;
 

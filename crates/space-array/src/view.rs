@@ -5,7 +5,10 @@ use ndarray::{
 };
 use std::ops::{Index, IndexMut};
 
-use crate::{ArrayError, Kind, error::Shape};
+use crate::{
+    ArrayError, Kind,
+    error::{Shape, value},
+};
 
 /// A read-only view that keeps its memory valid.
 ///
@@ -109,13 +112,36 @@ macro_rules! views {
                 $View::new(self.view.reversed_axes(), self.pin)
             }
 
+            /// With its axes in another order: axis `i` is what was axis `axes[i]`.
+            ///
+            /// # Panics
+            ///
+            /// If an axis is missing or named twice, as `ndarray` does.
+            #[track_caller]
+            pub fn permuted_axes<S: IntoDimension<Dim = D>>(
+                self,
+                axes: S,
+            ) -> $View<'a, T, D, K> {
+                $View::new(self.view.permuted_axes(axes), self.pin)
+            }
+
+            /// With another shape of as many elements, in row-major order.
+            ///
+            /// # Panics
+            ///
+            /// [`try_reshape`](Self::try_reshape) returns an error instead.
+            #[track_caller]
+            pub fn reshape<S: IntoDimension>(self, dims: S) -> $View<'a, T, S::Dim, K> {
+                value(self.try_reshape(dims))
+            }
+
             /// With another shape of as many elements, in row-major order.
             ///
             /// # Errors
             ///
             /// [`ArrayError::Reshape`] if the number of elements differs, or if the elements don't
-            /// lie in that order without gaps.
-            pub fn reshape<S: IntoDimension>(
+            /// lie in that order without gaps; the view is dropped then.
+            pub fn try_reshape<S: IntoDimension>(
                 self,
                 dims: S,
             ) -> Result<$View<'a, T, S::Dim, K>, ArrayError> {

@@ -1,70 +1,23 @@
 //! Every operation against plain `ndarray`, on both kinds, with a bumper in scope.
 
+mod support;
+
 use ndarray::{
-    Array, Array1, Array2, Array3, ArrayD, Axis, Ix1, Ix2, Ix3, IxDyn, RemoveAxis, concatenate, s,
-    stack,
+    Array, Array1, Array2, Array3, Axis, Ix1, Ix2, Ix3, IxDyn, RemoveAxis, concatenate, s, stack,
 };
 use proptest::prelude::*;
 use space_array::{
-    AllocArray, AllocBuffer, ArrayError, AutoscalingAllocBuffer, BumperAllocator,
-    CheckedAllocArray, UncheckedBumperAllocator, with_allocator,
+    AllocArray, AllocBuffer, ArrayError, BumperAllocator, CheckedAllocArray, Scalar,
+    UncheckedBumperAllocator, with_allocator,
 };
-
-/// Runs a body with each allocator in scope, and with none.
-fn everywhere(body: impl Fn()) {
-    body();
-    let fixed = BumperAllocator::new(AllocBuffer::new(1 << 20).unwrap());
-    let growing = BumperAllocator::new(AutoscalingAllocBuffer::new(256).unwrap());
-    for bumper in [fixed, growing] {
-        with_allocator(&bumper, &body);
-        bumper.reset().unwrap();
-        with_allocator(&bumper, &body);
-    }
-}
+use support::{cases, everywhere, matrix, model, operands};
 
 fn shape1() -> impl Strategy<Value = usize> {
     0..9_usize
 }
 
-fn matrix(rows: usize, cols: usize) -> impl Strategy<Value = Array2<i64>> {
-    prop::collection::vec(-100..100_i64, rows * cols)
-        .prop_map(move |v| Array2::from_shape_vec((rows, cols), v).unwrap())
-}
-
-/// Two shapes that broadcast together, and two that may not.
-fn operands() -> impl Strategy<Value = (ArrayD<i64>, ArrayD<i64>)> {
-    let axis = prop_oneof![1..2_usize, 2..4_usize, 3..4_usize, 0..2_usize];
-    let shape = prop::collection::vec(axis, 0..4);
-    let array = shape.prop_flat_map(|shape| {
-        prop::collection::vec(-9..9_i64, shape.iter().product::<usize>())
-            .prop_map(move |v| ArrayD::from_shape_vec(IxDyn(&shape), v).unwrap())
-    });
-    (array.clone(), array)
-}
-
-/// What `ndarray` says of a binary operation, or `None` if it would panic.
-fn model(a: &ArrayD<i64>, b: &ArrayD<i64>, f: impl Fn(i64, i64) -> i64) -> Option<ArrayD<i64>> {
-    let ndim = a.ndim().max(b.ndim());
-    let extent = |x: &ArrayD<i64>, axis: usize| {
-        (axis + x.ndim())
-            .checked_sub(ndim)
-            .map_or(1, |axis| x.shape()[axis])
-    };
-    let mut shape = Vec::new();
-    for axis in 0..ndim {
-        shape.push(match (extent(a, axis), extent(b, axis)) {
-            (x, y) if x == y => x,
-            (1, y) => y,
-            (x, 1) => x,
-            _ => return None,
-        });
-    }
-    let (a, b) = (a.broadcast(&shape[..])?, b.broadcast(&shape[..])?);
-    Some(ndarray::Zip::from(&a).and(&b).map_collect(|&a, &b| f(a, b)))
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 128 }))]
+    #![proptest_config(cases())]
 
     #[test]
     fn binary_operations((a, b) in operands()) {
@@ -100,44 +53,58 @@ proptest! {
                     }
                 }
             }
-            if let Some(wanted) = model(&a, &b, |a, b| a * b) {
-                assert_eq!(&x * &y, wanted);
-                assert_eq!(x.clone() * &y, wanted);
-                assert_eq!(&x * y.clone(), wanted);
-                assert_eq!(x.clone() * y.clone(), wanted);
-                assert_eq!(x.clone() * b.view(), wanted);
-                assert_eq!(&p * &q, wanted);
-                assert_eq!(&p.view() * &q.view(), wanted);
-                assert_eq!(p.try_mul(&q).unwrap(), wanted);
-            }
-            if let Some(wanted) = model(&a, &b, |a, b| i64::from(a < b)) {
-                assert_eq!(x.less(&y).map(i64::from), wanted);
-                assert_eq!(p.greater_equal(&q).map(|set| i64::from(!set)), wanted);
-                assert_eq!(!x.greater_equal(&y), wanted.mapv(|set| set == 1));
+            // Into an array that is there.
+            if let Some(wanted) = model(&a, &b, |a, b| (a, b)) {
+                let mut out = x.similar_with(wanted.raw_dim()).filled((9, 9));
+                x.zip_map_into(&y, &mut out, |a, b| (a, b));
+                assert_eq!(out, wanted);
+                let mut out = x.similar_with(IxDyn(&[5, 5])).filled((9, 9));
+                let small = x.try_zip_map_into(&y, &mut out, |a, b| (a, b));
+                assert!(matches!(small, Err(ArrayError::ShapeMismatch { .. })));
+                assert!(out.iter().all(|&v| v == (9, 9)));
             }
         });
     }
 
     #[test]
-    fn operations_with_scalars(a in matrix(3, 4), k in 1..9_i64) {
+    fn comparisons((a, b) in operands()) {
+        type Compare = fn(&i64, &i64) -> bool;
+        let right: [Compare; 6] = [i64::eq, i64::ne, i64::lt, i64::le, i64::gt, i64::ge];
         everywhere(|| {
-            let x = CheckedAllocArray::copy_of(a.view());
-            assert_eq!(&x + k, &a + k);
-            assert_eq!(&x - k, &a - k);
-            assert_eq!(k - &x, k - &a);
-            assert_eq!(k * CheckedAllocArray::copy_of(a.view()), k * &a);
-            assert_eq!(&x / k, &a / k);
-            assert_eq!(&x % k, &a % k);
-            assert_eq!(-&x, -&a);
-            assert_eq!(&x.view() * k, &a * k);
-            let mut y = AllocArray::copy_of(a.view());
-            y += k;
-            y *= &AllocArray::from([1, 2, 3, 4]);
-            y -= a.view();
-            let wanted = (&a + k) * ndarray::array![1, 2, 3, 4] - &a;
-            assert_eq!(y, wanted);
-            y.map_in_place(|element| element + 1);
-            assert_eq!(y, wanted + 1);
+            let (x, y) = (CheckedAllocArray::copy_of(a.view()), CheckedAllocArray::copy_of(b.view()));
+            let tried = [
+                x.try_equal(&y),
+                x.try_not_equal(&y),
+                x.try_less(&y),
+                x.try_less_equal(&y),
+                x.try_greater(&y),
+                x.try_greater_equal(&y),
+            ];
+            let Some(pairs) = model(&a, &b, |a, b| (a, b)) else {
+                assert!(tried.iter().all(|mask| matches!(mask, Err(ArrayError::Broadcast { .. }))));
+                return;
+            };
+            for (mask, f) in tried.into_iter().zip(right) {
+                assert_eq!(mask.unwrap(), pairs.mapv(|(a, b)| f(&a, &b)));
+            }
+            assert_eq!(x.less(&y), pairs.mapv(|(a, b)| a < b));
+            assert_eq!(x.greater_equal(Scalar(1)), a.mapv(|a| a >= 1));
+            let mut mask = x.equal(&y);
+            x.not_equal_into(&y, &mut mask);
+            assert_eq!(mask, pairs.mapv(|(a, b)| a != b));
+            x.less_equal_into(&y, &mut mask);
+            assert_eq!(!&mask, pairs.mapv(|(a, b)| a > b));
+            assert_eq!(mask.count(), pairs.iter().filter(|(a, b)| a <= b).count());
+            let chosen = mask.choose(Scalar(1), Scalar(2));
+            assert_eq!(chosen, pairs.mapv(|(a, b)| if a <= b { 1 } else { 2 }));
+            let mut out = chosen;
+            (!&mask).choose_into(&out.similar().filled(5), Scalar(6), &mut out);
+            assert_eq!(out, pairs.mapv(|(a, b)| if a <= b { 6 } else { 5 }));
+            let wide = CheckedAllocArray::filled(IxDyn(&[7, 7, 7, 7, 7]), 0);
+            let too_wide = mask.try_choose(&wide, Scalar(0));
+            assert!(matches!(too_wide, Err(ArrayError::Broadcast { .. })));
+            let too_wide = mask.try_choose_into(Scalar(0), Scalar(1), &mut wide.map(|v| v));
+            assert!(matches!(too_wide, Err(ArrayError::ShapeMismatch { .. })));
         });
     }
 
@@ -155,8 +122,9 @@ proptest! {
             assert_eq!(part.to_owned_array(), b.slice(s![1..3, 0..2]).t());
             assert_eq!(part.map(|v| v + 1), &b.slice(s![1..3, 0..2]).t() + 1);
             assert_eq!(checked.view().index_axis(Axis(0), 2).view(), b.row(2));
-            assert_eq!(checked.view().reshape([4, 6]).unwrap().view(), b.clone().into_shape_with_order((4, 6)).unwrap());
-            assert!(checked.view().reversed_axes().reshape([24]).is_err());
+            assert_eq!(checked.view().reshape([4, 6]).view(), b.clone().into_shape_with_order((4, 6)).unwrap());
+            assert!(checked.view().reversed_axes().try_reshape([24]).is_err());
+            assert_eq!(checked.view().permuted_axes([1, 0]).view(), b.t());
             let mut z = y.clone();
             z.view_mut().slice_mut(s![.., 1]).fill(0);
             let mut c = b.clone();
@@ -176,7 +144,7 @@ proptest! {
             for axis in 0..3 {
                 assert_eq!(x.sum_axis(Axis(axis)), a.sum_axis(Axis(axis)));
                 let mut out = CheckedAllocArray::filled(a.raw_dim().remove_axis(Axis(axis)), 9);
-                x.sum_axis_into(Axis(axis), &mut out).unwrap();
+                x.sum_axis_into(Axis(axis), &mut out);
                 assert_eq!(out, a.sum_axis(Axis(axis)));
             }
             assert!(matches!(
@@ -201,7 +169,7 @@ proptest! {
             assert_eq!(w.dot(&w).sum(), v.dot(&v));
             assert_eq!(x.dot(&a.t()), a.dot(&a.t()));
             let mut out = CheckedAllocArray::filled([n, m], f64::NAN);
-            x.dot_into(&y, &mut out).unwrap();
+            x.dot_into(&y, &mut out);
             assert_eq!(out, a.dot(&b));
             let wrong = CheckedAllocArray::filled([k + 1, m], 0.0);
             let inner = matches!(x.try_dot(&wrong), Err(ArrayError::InnerMismatch { .. }));
@@ -233,21 +201,17 @@ proptest! {
                 Err(ArrayError::OutOfBounds { index: 3, axis: 1, extent: 3 })
             ));
             let mut out = AllocArray::filled([8, 3], 9);
-            AllocArray::concatenate_into(Axis(0), &[&x, &y, &x], &mut out).unwrap();
+            AllocArray::concatenate_into(Axis(0), &[&x, &y, &x], &mut out);
             assert_eq!(out, both);
-            assert!(AllocArray::concatenate_into(Axis(0), &[&x, &y], &mut out).is_err());
+            assert!(AllocArray::try_concatenate_into(Axis(0), &[&x, &y], &mut out).is_err());
             let mut out = AllocArray::filled([2, 2, 3], 9);
-            AllocArray::stack_into(Axis(1), &[&x, &x], &mut out).unwrap();
+            AllocArray::stack_into(Axis(1), &[&x, &x], &mut out);
             assert_eq!(out, stack(Axis(1), &[a.view(), a.view()]).unwrap());
-            assert!(AllocArray::stack_into(Axis(2), &[&x, &x], &mut out).is_err());
+            assert!(AllocArray::try_stack_into(Axis(2), &[&x, &x], &mut out).is_err());
             let mut out = AllocArray::filled([4, columns.len()], 9);
-            y.select_into(Axis(1), &columns, &mut out).unwrap();
+            y.select_into(Axis(1), &columns, &mut out);
             assert_eq!(out, b.select(Axis(1), &columns));
-            assert!(y.select_into(Axis(1), &[0; 9], &mut out).is_err());
-            let mask = x.greater(&AllocArray::from([0]));
-            let chosen = mask.choose(&x, &AllocArray::from([0]));
-            assert_eq!(chosen, a.mapv(|v| v.max(0)));
-            assert_eq!(mask.count(), a.iter().filter(|&&v| v > 0).count());
+            assert!(y.try_select_into(Axis(1), &[0; 9], &mut out).is_err());
         });
     }
 }
@@ -304,6 +268,14 @@ fn conversions_take_memory_over() {
     assert_eq!(Array::from(units).len(), 5);
     let wide = AllocArray::from([1_u8, 2]).convert::<f64>();
     assert_eq!(wide, ndarray::array![1.0, 2.0]);
+    let mut wider = wide.clone();
+    AllocArray::from([3_i32, 4]).convert_into(&mut wider);
+    assert_eq!(wider.into_array(), ndarray::array![3.0, 4.0]);
+    let mut squares = wide.map(|v| v as i8);
+    wide.map_into(&mut squares, |v| (v * v) as i8);
+    assert_eq!(squares.to_array(), ndarray::array![1, 4]);
+    let short = wide.try_map_into(&mut AllocArray::from([0_u8]), |v| v as u8);
+    assert!(matches!(short, Err(ArrayError::ShapeMismatch { .. })));
     let bumper = BumperAllocator::new(AllocBuffer::new(4096).unwrap());
     let copied = with_allocator(&bumper, || AllocArray::filled([2], 1_u8));
     assert_eq!(Array::from(copied), ndarray::array![1, 1]);
@@ -316,7 +288,7 @@ fn shapes_change_in_place() {
     let at = x.view().as_ptr();
     let x = x.reshape([2, 3]);
     assert_eq!((x.view().as_ptr(), x[[1, 0]]), (at, 4));
-    let x = x.into_dyn().into_dimensionality::<Ix2>().unwrap();
+    let x = x.into_dyn().into_dimensionality::<Ix2>();
     assert_eq!(x.shape(), [2, 3]);
     assert!(matches!(
         x.try_reshape([4]),

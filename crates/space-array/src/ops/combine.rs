@@ -4,7 +4,7 @@ use ndarray::{ArrayView, ArrayViewMut, Axis, Dimension, RemoveAxis, Slice, Zip};
 use space_core::Element;
 use std::mem::MaybeUninit;
 
-use super::reduce::check_axis;
+use super::{elementwise::check_shape, reduce::check_axis};
 use crate::{ArrayError, Kind, Operand, SpaceArray, UninitArray, error::value};
 
 /// Writes the elements of a view of the same shape.
@@ -89,19 +89,6 @@ where
     Ok(shape)
 }
 
-/// That `out` has the shape of what is put there.
-fn check_shape<T, D: Dimension, K: Kind>(
-    what: &'static str,
-    wanted: &D,
-    out: &SpaceArray<T, D, K>,
-) -> Result<(), ArrayError> {
-    if wanted.slice() == out.shape() {
-        Ok(())
-    } else {
-        Err(ArrayError::mismatch(what, wanted.slice(), out.shape()))
-    }
-}
-
 impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
     /// The parts one after the other along an axis.
     ///
@@ -149,11 +136,25 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
 
     /// Puts the parts one after the other along an axis in the place of `out`'s elements.
     ///
+    /// # Panics
+    ///
+    /// [`try_concatenate_into`](SpaceArray::try_concatenate_into) returns an error instead.
+    #[track_caller]
+    pub fn concatenate_into<O: Operand<K, Element = T, Dim = D>>(
+        axis: Axis,
+        parts: &[O],
+        out: &mut Self,
+    ) {
+        value(Self::try_concatenate_into(axis, parts, out));
+    }
+
+    /// Puts the parts one after the other along an axis in the place of `out`'s elements.
+    ///
     /// # Errors
     ///
     /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
     /// [`try_concatenate`](SpaceArray::try_concatenate).
-    pub fn concatenate_into<O: Operand<K, Element = T, Dim = D>>(
+    pub fn try_concatenate_into<O: Operand<K, Element = T, Dim = D>>(
         axis: Axis,
         parts: &[O],
         out: &mut Self,
@@ -212,11 +213,21 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
 
     /// Puts the parts at `indices` of an axis, in that order, in the place of `out`'s elements.
     ///
+    /// # Panics
+    ///
+    /// [`try_select_into`](SpaceArray::try_select_into) returns an error instead.
+    #[track_caller]
+    pub fn select_into(&self, axis: Axis, indices: &[usize], out: &mut Self) {
+        value(self.try_select_into(axis, indices, out));
+    }
+
+    /// Puts the parts at `indices` of an axis, in that order, in the place of `out`'s elements.
+    ///
     /// # Errors
     ///
     /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
     /// [`try_select`](SpaceArray::try_select).
-    pub fn select_into(
+    pub fn try_select_into(
         &self,
         axis: Axis,
         indices: &[usize],
@@ -296,11 +307,24 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
 
     /// Puts the parts beside each other along a new axis in the place of `out`'s elements.
     ///
+    /// # Panics
+    ///
+    /// [`try_stack_into`](SpaceArray::try_stack_into) returns an error instead.
+    #[track_caller]
+    pub fn stack_into<O>(axis: Axis, parts: &[O], out: &mut SpaceArray<T, D::Larger, K>)
+    where
+        O: Operand<K, Element = T, Dim = D>,
+    {
+        value(Self::try_stack_into(axis, parts, out));
+    }
+
+    /// Puts the parts beside each other along a new axis in the place of `out`'s elements.
+    ///
     /// # Errors
     ///
     /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
     /// [`try_stack`](SpaceArray::try_stack).
-    pub fn stack_into<O>(
+    pub fn try_stack_into<O>(
         axis: Axis,
         parts: &[O],
         out: &mut SpaceArray<T, D::Larger, K>,

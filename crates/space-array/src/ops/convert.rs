@@ -32,6 +32,40 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         self.try_map(U::from)
     }
 
+    /// Puts the elements, as another type, in the place of `out`'s elements.
+    ///
+    /// # Panics
+    ///
+    /// As [`map_into`](SpaceArray::map_into); [`try_convert_into`](SpaceArray::try_convert_into)
+    /// returns an error.
+    #[track_caller]
+    pub fn convert_into<U: Element + From<T>>(&self, out: &mut SpaceArray<U, D, K>) {
+        value(self.try_convert_into(out));
+    }
+
+    /// Puts the elements, as another type, in the place of `out`'s elements.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_map_into`](SpaceArray::try_map_into).
+    pub fn try_convert_into<U: Element + From<T>>(
+        &self,
+        out: &mut SpaceArray<U, D, K>,
+    ) -> Result<(), ArrayError> {
+        self.try_map_into(out, U::from)
+    }
+
+    /// An owned array of `ndarray`. The memory is taken over if the array was made of a vector,
+    /// and copied otherwise.
+    ///
+    /// # Panics
+    ///
+    /// If the memory is invalid: [`try_into_array`](SpaceArray::try_into_array) returns an error.
+    #[track_caller]
+    pub fn into_array(self) -> Array<T, D> {
+        value(self.try_into_array())
+    }
+
     /// An owned array of `ndarray`. The memory is taken over if the array was made of a vector,
     /// and copied otherwise.
     ///
@@ -53,9 +87,19 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
             (elements, dim, store) => {
                 // SAFETY: The array's own parts.
                 let this = unsafe { Self::from_parts(elements, dim, store) };
-                this.to_array()
+                this.try_to_array()
             }
         }
+    }
+
+    /// An owned array of `ndarray` with a copy of the elements, on the heap.
+    ///
+    /// # Panics
+    ///
+    /// If the memory is invalid: [`try_to_array`](SpaceArray::try_to_array) returns an error.
+    #[track_caller]
+    pub fn to_array(&self) -> Array<T, D> {
+        value(self.try_to_array())
     }
 
     /// An owned array of `ndarray` with a copy of the elements, on the heap.
@@ -63,7 +107,7 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     /// # Errors
     ///
     /// [`ArrayError::Invalid`].
-    pub fn to_array(&self) -> Result<Array<T, D>, ArrayError> {
+    pub fn try_to_array(&self) -> Result<Array<T, D>, ArrayError> {
         Ok(self.try_view()?.view().to_owned())
     }
 }

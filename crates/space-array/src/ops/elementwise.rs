@@ -45,6 +45,19 @@ pub(super) fn spread<'v, T, D: Dimension, E: Dimension>(
         .ok_or_else(|| ArrayError::broadcast(view.shape(), shape.slice()))
 }
 
+/// That `out` has the shape of what is put there.
+pub(super) fn check_shape<T, D: Dimension, K: Kind>(
+    what: &'static str,
+    wanted: &D,
+    out: &SpaceArray<T, D, K>,
+) -> Result<(), ArrayError> {
+    if wanted.slice() == out.shape() {
+        Ok(())
+    } else {
+        Err(ArrayError::mismatch(what, wanted.slice(), out.shape()))
+    }
+}
+
 /// `f` of each element of a view.
 #[inline]
 pub(super) fn map_view<A: Element, U: Element, D: Dimension, K: Kind>(
@@ -121,6 +134,78 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         D: DimMax<O::Dim>,
     {
         zip_views(self.try_view()?.view(), other.operand()?.view(), f)
+    }
+
+    /// Puts `f` of each element in the place of `out`'s elements.
+    ///
+    /// # Panics
+    ///
+    /// If the shapes differ or memory is invalid: [`try_map_into`](SpaceArray::try_map_into)
+    /// returns an error.
+    #[track_caller]
+    pub fn map_into<U: Element>(&self, out: &mut SpaceArray<U, D, K>, f: impl FnMut(T) -> U) {
+        value(self.try_map_into(out, f));
+    }
+
+    /// Puts `f` of each element in the place of `out`'s elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::ShapeMismatch`] and [`ArrayError::Invalid`].
+    pub fn try_map_into<U: Element>(
+        &self,
+        out: &mut SpaceArray<U, D, K>,
+        f: impl FnMut(T) -> U,
+    ) -> Result<(), ArrayError> {
+        check_shape("what is mapped", &self.raw_dim(), out)?;
+        let view = self.try_view()?;
+        out.on_slice(|out| {
+            lanes::map(out, &view.view(), f);
+            Ok(())
+        })
+    }
+
+    /// Puts `f` of each pair of elements in the place of `out`'s elements, after broadcasting.
+    ///
+    /// # Panics
+    ///
+    /// If the shapes don't fit or memory is invalid:
+    /// [`try_zip_map_into`](SpaceArray::try_zip_map_into) returns an error.
+    #[track_caller]
+    pub fn zip_map_into<O: Operand<K>, U: Element>(
+        &self,
+        other: O,
+        out: &mut Combined<U, D, O, K>,
+        f: impl FnMut(T, O::Element) -> U,
+    ) where
+        D: DimMax<O::Dim>,
+    {
+        value(self.try_zip_map_into(other, out, f));
+    }
+
+    /// Puts `f` of each pair of elements in the place of `out`'s elements, after broadcasting.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Broadcast`], [`ArrayError::ShapeMismatch`] and [`ArrayError::Invalid`].
+    pub fn try_zip_map_into<O: Operand<K>, U: Element>(
+        &self,
+        other: O,
+        out: &mut Combined<U, D, O, K>,
+        f: impl FnMut(T, O::Element) -> U,
+    ) -> Result<(), ArrayError>
+    where
+        D: DimMax<O::Dim>,
+    {
+        let (a, b) = (self.try_view()?, other.operand()?);
+        let (a, b) = (a.view(), b.view());
+        let shape = broadcast(&a.raw_dim(), &b.raw_dim())?;
+        check_shape("what is zipped", &shape, out)?;
+        let (a, b) = (spread(&a, &shape)?, spread(&b, &shape)?);
+        out.on_slice(|out| {
+            lanes::zip(out, &a, &b, f);
+            Ok(())
+        })
     }
 
     /// Puts `f` of each element in its place.

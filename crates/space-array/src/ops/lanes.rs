@@ -6,6 +6,26 @@ use std::mem::MaybeUninit;
 
 use ndarray::{ArrayView, ArrayView1, Dimension};
 
+/// Where an element goes.
+pub(super) trait Slot<U> {
+    fn write(&mut self, element: U);
+}
+
+impl<U> Slot<U> for MaybeUninit<U> {
+    #[inline(always)]
+    fn write(&mut self, element: U) {
+        self.write(element);
+    }
+}
+
+/// In the place of another one.
+impl<U: Copy> Slot<U> for U {
+    #[inline(always)]
+    fn write(&mut self, element: U) {
+        *self = element;
+    }
+}
+
 /// Elements along the last axis.
 enum Lane<'a, T> {
     Slice(&'a [T]),
@@ -32,7 +52,7 @@ impl<'a, T> Lane<'a, T> {
 /// Writes `f` of each element. `out` has as many slots as the view has elements.
 #[inline]
 pub(super) fn map<A: Copy, U, D: Dimension>(
-    out: &mut [MaybeUninit<U>],
+    out: &mut [impl Slot<U>],
     a: &ArrayView<'_, A, D>,
     mut f: impl FnMut(A) -> U,
 ) {
@@ -55,7 +75,7 @@ pub(super) fn map<A: Copy, U, D: Dimension>(
 /// its elements.
 #[inline]
 pub(super) fn zip<A: Copy, B: Copy, U, D: Dimension>(
-    out: &mut [MaybeUninit<U>],
+    out: &mut [impl Slot<U>],
     a: &ArrayView<'_, A, D>,
     b: &ArrayView<'_, B, D>,
     mut f: impl FnMut(A, B) -> U,
@@ -93,7 +113,7 @@ pub(super) fn zip<A: Copy, B: Copy, U, D: Dimension>(
 
 #[inline]
 fn zip_slices<A: Copy, B: Copy, U>(
-    out: &mut [MaybeUninit<U>],
+    out: &mut [impl Slot<U>],
     a: &[A],
     b: &[B],
     mut f: impl FnMut(A, B) -> U,

@@ -9,5 +9,8 @@ mod operators;
 mod product;
 mod reduce;
 mod reshape;
+mod scalar;
+mod unary;
 
 pub use product::ProductDim;
+pub use scalar::Scalar;

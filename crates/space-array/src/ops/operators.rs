@@ -1,39 +1,98 @@
-//! `+ - * / %`, `& | ^`, negation, and their forms that assign.
+//! `+ - * / %` and `& | ^` between arrays, and their forms that assign.
 //!
-//! An array taken by value gives its memory to the result where the shapes allow it; taken by
-//! reference it is left alone, and the result comes from the allocator in scope.
+//! An array taken by value gives its memory to the result where the shapes allow it, the left one
+//! first; taken by reference it is left alone, and the result comes from the allocator in scope.
 
 use std::ops;
 
-use ndarray::{ArrayView, DimMax, Dimension};
+use ndarray::{Array, ArrayBase, ArrayView, Data, DimMax, Dimension};
 use space_core::Element;
 
+use super::elementwise::zip_views;
 use crate::{
     ArrayError, Kind, Operand, SpaceArray, View,
     error::value,
     shape::{Broadcast, Combined, broadcast},
 };
 
-impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
-    /// [`try_zip_map`](SpaceArray::try_zip_map) into this array's memory, if the result has its
-    /// shape.
-    fn zip_into<O: Operand<K>>(
-        mut self,
-        other: O,
-        f: impl FnMut(T, O::Element) -> T,
-    ) -> Result<Combined<T, D, O, K>, ArrayError>
-    where
-        D: DimMax<O::Dim>,
-    {
-        let other = other.operand()?;
-        let shape = broadcast(&self.raw_dim(), &other.view().raw_dim())?;
-        if shape.slice() != self.shape() {
-            return self.try_zip_map(other, f);
-        }
-        self.try_zip_map_in_place(other, f)?;
-        let (elements, _, store) = self.into_parts();
-        // SAFETY: The array's own parts, with the same extents in another type.
-        Ok(unsafe { SpaceArray::from_parts(elements, shape, store) })
+/// What two arrays of `T` with the dimensions `D` and `E` give.
+type Both<T, D, E, K> = Result<SpaceArray<T, Broadcast<D, E>, K>, ArrayError>;
+
+/// `f` of each pair of elements, in an array of its own.
+#[inline]
+fn zip<T, L, R, K>(left: &L, right: &R, f: impl FnMut(T, T) -> T) -> Both<T, L::Dim, R::Dim, K>
+where
+    T: Element,
+    L: Operand<K, Element = T, Dim: DimMax<R::Dim>>,
+    R: Operand<K, Element = T>,
+    K: Kind,
+{
+    zip_views(left.operand()?.view(), right.operand()?.view(), f)
+}
+
+/// [`zip`] into the left array's memory, if the result has its shape.
+fn zip_into_left<T, D, R, K>(
+    mut left: SpaceArray<T, D, K>,
+    right: &R,
+    f: impl FnMut(T, T) -> T,
+) -> Both<T, D, R::Dim, K>
+where
+    T: Element,
+    D: Dimension + DimMax<R::Dim>,
+    R: Operand<K, Element = T>,
+    K: Kind,
+{
+    let right = right.operand()?;
+    let shape = broadcast(&left.raw_dim(), &right.view().raw_dim())?;
+    if shape.slice() != left.shape() {
+        return zip(&left, &right, f);
+    }
+    left.try_zip_map_in_place(right, f)?;
+    let (elements, _, store) = left.into_parts();
+    // SAFETY: The array's own parts, with the same extents in another type.
+    Ok(unsafe { SpaceArray::from_parts(elements, shape, store) })
+}
+
+/// [`zip`] into the right array's memory, if the result has its shape.
+fn zip_into_right<T, L, E, K>(
+    left: &L,
+    mut right: SpaceArray<T, E, K>,
+    mut f: impl FnMut(T, T) -> T,
+) -> Both<T, L::Dim, E, K>
+where
+    T: Element,
+    L: Operand<K, Element = T, Dim: DimMax<E>>,
+    E: Dimension,
+    K: Kind,
+{
+    let left = left.operand()?;
+    let shape = broadcast(&left.view().raw_dim(), &right.raw_dim())?;
+    if shape.slice() != right.shape() {
+        return zip(&left, &right, f);
+    }
+    right.try_zip_map_in_place(left, |right, left| f(left, right))?;
+    let (elements, _, store) = right.into_parts();
+    // SAFETY: The array's own parts, with the same extents in another type.
+    Ok(unsafe { SpaceArray::from_parts(elements, shape, store) })
+}
+
+/// [`zip`] into the memory of the one or the other.
+fn zip_into_either<T, D, E, K>(
+    left: SpaceArray<T, D, K>,
+    right: SpaceArray<T, E, K>,
+    f: impl FnMut(T, T) -> T,
+) -> Both<T, D, E, K>
+where
+    T: Element,
+    D: Dimension + DimMax<E>,
+    E: Dimension,
+    K: Kind,
+{
+    let shape = broadcast(&left.raw_dim(), &right.raw_dim())?;
+    if shape.slice() == left.shape() {
+        zip_into_left(left, &right, f)
+    } else {
+        zip_into_right(&left, right, f)
     }
 }
 
@@ -41,7 +100,7 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
 macro_rules! binary {
     ($($Op:ident $op:ident $try_op:ident, $OpAssign:ident $op_assign:ident $try_op_assign:ident, $sign:literal);+ $(;)?) => { $(
         impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
-            #[doc = concat!("`self ", $sign, " other`, after broadcasting.")]
+            #[doc = concat!("`self ", $sign, " other`, after broadcasting. A number goes as a [`Scalar`](crate::Scalar).")]
             ///
             /// # Errors
             ///
@@ -58,7 +117,7 @@ macro_rules! binary {
                 self.try_zip_map(other, T::$op)
             }
 
-            #[doc = concat!("`self ", $sign, "= other`, with the other broadcast to this shape.")]
+            #[doc = concat!("`self ", $sign, "= other`, with the other broadcast to this shape. A number goes as a [`Scalar`](crate::Scalar).")]
             ///
             /// # Errors
             ///
@@ -75,73 +134,39 @@ macro_rules! binary {
             }
         }
 
-        binary!(@right $Op $op $OpAssign $op_assign; [] SpaceArray<T, E, K>);
-        binary!(@right $Op $op $OpAssign $op_assign; ['r] &'r SpaceArray<T, E, K>);
-        binary!(@right $Op $op $OpAssign $op_assign; ['r, 'v] &'r View<'v, T, E, K>);
-        binary!(@right $Op $op $OpAssign $op_assign; ['v] ArrayView<'v, T, E>);
-
-        impl<T, D, K> ops::$Op<T> for &SpaceArray<T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self, scalar: T) -> SpaceArray<T, D, K> {
-                self.map(|element| T::$op(element, scalar))
-            }
-        }
-
-        impl<T, D, K> ops::$Op<T> for SpaceArray<T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(mut self, scalar: T) -> SpaceArray<T, D, K> {
-                self.map_in_place(|element| T::$op(element, scalar));
-                self
-            }
-        }
-
-        impl<T, D, K> ops::$Op<T> for &View<'_, T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self, scalar: T) -> SpaceArray<T, D, K> {
-                self.map(|element| T::$op(element, scalar))
-            }
-        }
-
-        impl<T, D, K> ops::$OpAssign<T> for SpaceArray<T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension,
-            K: Kind,
-        {
-            #[track_caller]
-            #[inline]
-            fn $op_assign(&mut self, scalar: T) {
-                self.map_in_place(|element| T::$op(element, scalar));
-            }
-        }
+        binary!(@lefts $Op $op; [] SpaceArray<T, E, K>; zip_into_either zip_into_right);
+        binary!(@lefts $Op $op; ['r] &'r SpaceArray<T, E, K>; zip_into_left zip);
+        binary!(@lefts $Op $op; ['r] View<'r, T, E, K>; zip_into_left zip);
+        binary!(@lefts $Op $op; ['r, 's] &'r View<'s, T, E, K>; zip_into_left zip);
+        binary!(@mine $Op $op; ['r] ArrayView<'r, T, E>; zip_into_left zip);
+        binary!(@mine $Op $op; ['r, 's] &'r ArrayView<'s, T, E>; zip_into_left zip);
+        binary!(@mine $Op $op; ['r] &'r Array<T, E>; zip_into_left zip);
+        binary!(@assign $OpAssign $op_assign $Op $op; [] SpaceArray<T, E, K>);
+        binary!(@assign $OpAssign $op_assign $Op $op; ['r] &'r SpaceArray<T, E, K>);
+        binary!(@assign $OpAssign $op_assign $Op $op; ['r] View<'r, T, E, K>);
+        binary!(@assign $OpAssign $op_assign $Op $op; ['r, 's] &'r View<'s, T, E, K>);
+        binary!(@assign $OpAssign $op_assign $Op $op; ['r] ArrayView<'r, T, E>);
+        binary!(@assign $OpAssign $op_assign $Op $op; ['r, 's] &'r ArrayView<'s, T, E>);
+        binary!(@assign $OpAssign $op_assign $Op $op; ['r] &'r Array<T, E>);
     )+ };
 
-    (@right $Op:ident $op:ident $OpAssign:ident $op_assign:ident; [$($life:lifetime),*] $Right:ty) => {
-        impl<$($life,)* T, D, E, K> ops::$Op<$Right> for &SpaceArray<T, D, K>
+    // What may stand on the left of something of this crate.
+    (@lefts $Op:ident $op:ident; [$($life:lifetime),*] $Right:ty; $owned:ident $lent:ident) => {
+        binary!(@mine $Op $op; [$($life),*] $Right; $owned $lent);
+        binary!(@pair $Op $op; [$($life,)*] [S: Data<Elem = T>] ArrayBase<S, D>, $Right; [&] $lent);
+        binary!(@pair $Op $op; ['l, $($life,)*] [S: Data<Elem = T>] &'l ArrayBase<S, D>, $Right; [&] $lent);
+    };
+
+    // What of this crate may stand on the left.
+    (@mine $Op:ident $op:ident; [$($life:lifetime),*] $Right:ty; $owned:ident $lent:ident) => {
+        binary!(@pair $Op $op; [$($life,)*] [] SpaceArray<T, D, K>, $Right; [] $owned);
+        binary!(@pair $Op $op; ['l, $($life,)*] [] &'l SpaceArray<T, D, K>, $Right; [&] $lent);
+        binary!(@pair $Op $op; ['l, $($life,)*] [] View<'l, T, D, K>, $Right; [&] $lent);
+        binary!(@pair $Op $op; ['l, 'm, $($life,)*] [] &'l View<'m, T, D, K>, $Right; [&] $lent);
+    };
+
+    (@pair $Op:ident $op:ident; [$($life:lifetime,)*] [$($more:tt)*] $Left:ty, $Right:ty; [$($lend:tt)?] $zip:ident) => {
+        impl<$($life,)* T, D, E, K, $($more)*> ops::$Op<$Right> for $Left
         where
             T: Element + ops::$Op<Output = T>,
             D: Dimension + DimMax<E>,
@@ -153,42 +178,12 @@ macro_rules! binary {
             #[track_caller]
             #[inline]
             fn $op(self, other: $Right) -> Self::Output {
-                value(self.try_zip_map(&other, T::$op))
+                value($zip($($lend)? self, lend!($zip other), T::$op))
             }
         }
+    };
 
-        impl<$($life,)* T, D, E, K> ops::$Op<$Right> for SpaceArray<T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension + DimMax<E>,
-            E: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, Broadcast<D, E>, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self, other: $Right) -> Self::Output {
-                value(self.zip_into(&other, T::$op))
-            }
-        }
-
-        impl<$($life,)* T, D, E, K> ops::$Op<$Right> for &View<'_, T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension + DimMax<E>,
-            E: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, Broadcast<D, E>, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self, other: $Right) -> Self::Output {
-                value(self.try_zip_map(&other, T::$op))
-            }
-        }
-
+    (@assign $OpAssign:ident $op_assign:ident $Op:ident $op:ident; [$($life:lifetime),*] $Right:ty) => {
         impl<$($life,)* T, D, E, K> ops::$OpAssign<$Right> for SpaceArray<T, D, K>
         where
             T: Element + ops::$Op<Output = T>,
@@ -205,6 +200,19 @@ macro_rules! binary {
     };
 }
 
+/// The right operand as each of the ways to zip takes it.
+macro_rules! lend {
+    (zip $right:ident) => {
+        &$right
+    };
+    (zip_into_left $right:ident) => {
+        &$right
+    };
+    ($by_value:ident $right:ident) => {
+        $right
+    };
+}
+
 binary! {
     Add add try_add, AddAssign add_assign try_add_assign, "+";
     Sub sub try_sub, SubAssign sub_assign try_sub_assign, "-";
@@ -216,107 +224,26 @@ binary! {
     BitXor bitxor try_bitxor, BitXorAssign bitxor_assign try_bitxor_assign, "^";
 }
 
-/// Operators before an array.
-macro_rules! unary {
-    ($($Op:ident $op:ident $try_op:ident, $sign:literal);+ $(;)?) => { $(
-        impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
-            #[doc = concat!("`", $sign, "self`.")]
-            ///
-            /// # Errors
-            ///
-            /// Those of [`try_map`](SpaceArray::try_map).
-            #[inline]
-            pub fn $try_op(&self) -> Result<Self, ArrayError>
-            where
-                T: ops::$Op<Output = T>,
-            {
-                self.try_map(T::$op)
-            }
-        }
-
-        impl<T, D, K> ops::$Op for &SpaceArray<T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self) -> SpaceArray<T, D, K> {
-                self.map(T::$op)
-            }
-        }
-
-        impl<T, D, K> ops::$Op for SpaceArray<T, D, K>
-        where
-            T: Element + ops::$Op<Output = T>,
-            D: Dimension,
-            K: Kind,
-        {
-            type Output = SpaceArray<T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(mut self) -> SpaceArray<T, D, K> {
-                self.map_in_place(T::$op);
-                self
-            }
-        }
-    )+ };
-}
-
-unary! {
-    Neg neg try_neg, "-";
-    Not not try_not, "!";
-}
-
-/// Numbers on the left, which the orphan rules allow for each type by itself.
-macro_rules! scalar_left {
-    ($($T:ty),+: $Op:ident $op:ident) => { $(
-        impl<D: Dimension, K: Kind> ops::$Op<&SpaceArray<$T, D, K>> for $T {
-            type Output = SpaceArray<$T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self, array: &SpaceArray<$T, D, K>) -> SpaceArray<$T, D, K> {
-                array.map(|element| <$T>::$op(self, element))
-            }
-        }
-
-        impl<D: Dimension, K: Kind> ops::$Op<SpaceArray<$T, D, K>> for $T {
-            type Output = SpaceArray<$T, D, K>;
-
-            #[track_caller]
-            #[inline]
-            fn $op(self, mut array: SpaceArray<$T, D, K>) -> SpaceArray<$T, D, K> {
-                array.map_in_place(|element| <$T>::$op(self, element));
-                array
-            }
-        }
-    )+ };
-}
-
-macro_rules! numbers_left {
-    ($($Op:ident $op:ident),+) => { $(
-        scalar_left!(
-            f32, f64, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize: $Op $op
-        );
-    )+ };
-}
-
-numbers_left!(Add add, Sub sub, Mul mul, Div div, Rem rem);
-
 #[cfg(test)]
 mod tests {
     use crate::AllocArray;
 
     #[test]
     fn a_value_gives_its_memory_to_the_result() {
-        let x = AllocArray::from(ndarray::array![[1, 2], [3, 4]]);
+        let row = || AllocArray::from([10, 20]);
+        let square = || AllocArray::from(ndarray::array![[1_i32, 2], [3, 4]]);
+        let x = square();
         let at = x.view().as_ptr();
-        let y = -(x + AllocArray::from([10, 20])) * 2;
+        let y = -(x + row()) * 2;
         assert_eq!(y.view().as_ptr(), at);
+        let y = &row() - y;
+        assert_eq!(y.view().as_ptr(), at);
+        let y = row() - y;
+        assert_eq!(y.view().as_ptr(), at);
+        let y = ndarray::arr1(&[1, 2]) - y;
+        assert_eq!(y.view().as_ptr(), at);
+        let y = 1 - y;
+        assert_eq!(y.view().as_ptr(), at);
+        assert_eq!(y, 1 - (ndarray::arr1(&[1, 2]) - (-(square() + row()) * 2)));
     }
 }

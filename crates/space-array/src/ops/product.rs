@@ -6,6 +6,7 @@ use ndarray::{
 };
 use space_core::Element;
 
+use super::elementwise::check_shape;
 use crate::{
     ArrayError, Kind, Operand, SpaceArray, UninitArray,
     error::{Shape, value},
@@ -111,7 +112,7 @@ impl<T: Element + LinalgScalar, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     ///
     /// [`try_dot`](SpaceArray::try_dot) returns an error instead.
     #[track_caller]
-    pub fn dot<O: Operand<K, Element = T>>(&self, other: &O) -> SpaceArray<T, D::Product, K>
+    pub fn dot<O: Operand<K, Element = T>>(&self, other: O) -> SpaceArray<T, D::Product, K>
     where
         D: ProductDim<O::Dim>,
     {
@@ -125,7 +126,7 @@ impl<T: Element + LinalgScalar, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     /// [`ArrayError::InnerMismatch`], and those of [`try_map`](SpaceArray::try_map).
     pub fn try_dot<O: Operand<K, Element = T>>(
         &self,
-        other: &O,
+        other: O,
     ) -> Result<SpaceArray<T, D::Product, K>, ArrayError>
     where
         D: ProductDim<O::Dim>,
@@ -141,12 +142,28 @@ impl<T: Element + LinalgScalar, D: Dimension, K: Kind> SpaceArray<T, D, K> {
 
     /// Puts the product with a vector or a matrix in the place of `out`'s elements.
     ///
+    /// # Panics
+    ///
+    /// [`try_dot_into`](SpaceArray::try_dot_into) returns an error instead.
+    #[track_caller]
+    pub fn dot_into<O: Operand<K, Element = T>>(
+        &self,
+        other: O,
+        out: &mut SpaceArray<T, D::Product, K>,
+    ) where
+        D: ProductDim<O::Dim>,
+    {
+        value(self.try_dot_into(other, out));
+    }
+
+    /// Puts the product with a vector or a matrix in the place of `out`'s elements.
+    ///
     /// # Errors
     ///
     /// [`ArrayError::InnerMismatch`], [`ArrayError::ShapeMismatch`] and [`ArrayError::Invalid`].
-    pub fn dot_into<O: Operand<K, Element = T>>(
+    pub fn try_dot_into<O: Operand<K, Element = T>>(
         &self,
-        other: &O,
+        other: O,
         out: &mut SpaceArray<T, D::Product, K>,
     ) -> Result<(), ArrayError>
     where
@@ -155,13 +172,7 @@ impl<T: Element + LinalgScalar, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         let (left, right) = (self.try_view()?, other.operand()?);
         let (left, right) = (left.view(), right.view());
         let shape = product_shape(&left, &right)?;
-        if shape.slice() != out.shape() {
-            return Err(ArrayError::mismatch(
-                "the product",
-                shape.slice(),
-                out.shape(),
-            ));
-        }
+        check_shape("the product", &shape, out)?;
         D::multiply(left, right, out.try_view_mut()?.view_mut());
         Ok(())
     }

@@ -3,7 +3,7 @@
 use ndarray::{ArrayView, Axis, Dimension, LinalgScalar, RemoveAxis};
 use space_core::Element;
 
-use super::lanes;
+use super::{elementwise::check_shape, lanes};
 use crate::{ArrayError, Kind, SpaceArray, UninitArray, error::value};
 
 /// That `axis` is one of the array's.
@@ -129,10 +129,24 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
 
     /// Puts the sums along an axis in the place of `out`'s elements.
     ///
+    /// # Panics
+    ///
+    /// [`try_sum_axis_into`](SpaceArray::try_sum_axis_into) returns an error instead.
+    #[track_caller]
+    pub fn sum_axis_into(&self, axis: Axis, out: &mut SpaceArray<T, D::Smaller, K>)
+    where
+        T: LinalgScalar,
+        D: RemoveAxis,
+    {
+        value(self.try_sum_axis_into(axis, out));
+    }
+
+    /// Puts the sums along an axis in the place of `out`'s elements.
+    ///
     /// # Errors
     ///
     /// [`ArrayError::NoSuchAxis`], [`ArrayError::ShapeMismatch`] and [`ArrayError::Invalid`].
-    pub fn sum_axis_into(
+    pub fn try_sum_axis_into(
         &self,
         axis: Axis,
         out: &mut SpaceArray<T, D::Smaller, K>,
@@ -142,14 +156,7 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         D: RemoveAxis,
     {
         check_axis(&self.raw_dim(), axis)?;
-        let shape = self.raw_dim().remove_axis(axis);
-        if shape.slice() != out.shape() {
-            return Err(ArrayError::mismatch(
-                "the array of sums",
-                shape.slice(),
-                out.shape(),
-            ));
-        }
+        check_shape("the array of sums", &self.raw_dim().remove_axis(axis), out)?;
         let view = self.try_view()?;
         out.on_slice(|out| {
             out.fill(T::zero());

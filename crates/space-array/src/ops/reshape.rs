@@ -59,10 +59,21 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
 
     /// The array with its number of axes known at compile time. The memory stays.
     ///
+    /// # Panics
+    ///
+    /// If `E` has another number of axes:
+    /// [`try_into_dimensionality`](SpaceArray::try_into_dimensionality) returns an error.
+    #[track_caller]
+    pub fn into_dimensionality<E: Dimension>(self) -> SpaceArray<T, E, K> {
+        value(self.try_into_dimensionality())
+    }
+
+    /// The array with its number of axes known at compile time. The memory stays.
+    ///
     /// # Errors
     ///
     /// [`ArrayError::NoSuchAxis`] if `E` has another number of axes; the array is dropped then.
-    pub fn into_dimensionality<E: Dimension>(self) -> Result<SpaceArray<T, E, K>, ArrayError> {
+    pub fn try_into_dimensionality<E: Dimension>(self) -> Result<SpaceArray<T, E, K>, ArrayError> {
         let Some(dim) = E::from_dimension(&self.raw_dim()) else {
             return Err(ArrayError::NoSuchAxis {
                 axis: E::NDIM.unwrap_or(0),
