@@ -4,6 +4,7 @@ use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::DomainId;
 use crate::guard::{Guard, record};
 use crate::ledger::AccessKind;
+use crate::ledger::Replaced;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
@@ -21,7 +22,7 @@ macro_rules! access {
         /// accessed for ever: conflicting accesses are errors, and the memory stays alive and counted, never reused.
         #[must_use = "dropping the access at once publishes an access that did nothing"]
         pub struct $name<'a, T> {
-            guard: Guard,
+            guard: Guard<'a>,
             len: usize,
             offset_bytes: u64,
             borrow: PhantomData<$borrow>,
@@ -37,17 +38,13 @@ macro_rules! access {
                 Ok(Self::from_guard(request, guard))
             }
 
-            pub(crate) fn from_guard(request: $request<'a, T>, guard: Guard) -> Self {
+            pub(crate) fn from_guard(request: $request<'a, T>, guard: Guard<'a>) -> Self {
                 Self {
                     guard,
                     len: request.len,
                     offset_bytes: request.offset_bytes,
                     borrow: PhantomData,
                 }
-            }
-
-            pub(crate) fn into_guard(self) -> Guard {
-                self.guard
             }
 
             /// Number of elements.
@@ -65,7 +62,7 @@ macro_rules! access {
             /// The stream that the access is ordered on.
             #[must_use]
             pub fn stream(&self) -> &Stream {
-                self.guard.stream()
+                self.guard.hold().stream()
             }
 
             /// The identity of the value that is accessed.
@@ -95,7 +92,7 @@ macro_rules! access {
                 self,
                 synchronized: &Synchronized,
             ) -> RuntimeResult<()> {
-                if self.guard.session().is_none() && self.stream().is_done(synchronized) {
+                if self.guard.hold().session().is_none() && self.stream().is_done(synchronized) {
                     self.guard.cancel();
                     return Ok(());
                 }
@@ -106,7 +103,7 @@ macro_rules! access {
             #[must_use]
             pub fn as_slice(&self) -> DeviceSlice<'_, T> {
                 let address = self.guard.domain().address();
-                DeviceSlice::new(address, self.offset_bytes, self.len, self.guard.timeline())
+                DeviceSlice::new(address, self.offset_bytes, self.len, self.guard.hold().timeline())
             }
 
             /// The elements `start..end`, readable by work on the access's stream.
@@ -146,7 +143,12 @@ impl<T> WriteAccess<'_, T> {
     #[must_use]
     pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
         let address = self.guard.domain().address();
-        DeviceSliceMut::new(address, self.offset_bytes, self.len, self.guard.timeline())
+        DeviceSliceMut::new(
+            address,
+            self.offset_bytes,
+            self.len,
+            self.guard.hold().timeline(),
+        )
     }
 
     /// The elements `start..end`, writable by work on the access's stream.
@@ -202,28 +204,34 @@ impl<'s> AccessCompletion<'s> {
     #[track_caller]
     pub fn release(self, guards: impl Guards) -> BufferResult<()> {
         let _site = CallSite::enter();
-        let mut released = smallvec::SmallVec::<[Guard; 8]>::new();
-        guards.collect(&mut |guard| released.push(guard));
         let timeline = self.stream.timeline();
-        if let Some(stranger) = released.iter().find(|guard| guard.timeline() != timeline) {
+        let mut session = None;
+        let mut stranger = None;
+        guards.holds(&mut |hold| {
+            if hold.timeline() == timeline {
+                session = Some(hold.session());
+            } else {
+                stranger = Some(hold.timeline());
+            }
+        });
+        if let Some(guard) = stranger {
             // Dropping the guards releases each on its own stream.
             return Err(BufferError::WrongStream {
-                guard: stranger.timeline(),
+                guard,
                 stream: timeline,
             });
         }
-        let Some(first) = released.first() else {
+        let Some(session) = session else {
             return Ok(());
         };
-        match record(self.stream, first.session()) {
+        let mut replaced = Replaced::new();
+        match record(self.stream, session) {
             Ok(done) => {
-                for guard in released {
-                    guard.publish(done.clone());
-                }
+                guards.end(Ok(done.as_ref()), &mut replaced);
                 Ok(())
             }
             Err(error) => {
-                released.iter_mut().for_each(Guard::fail);
+                guards.end(Err(()), &mut replaced);
                 Err(RuntimeError::into(error))
             }
         }
@@ -236,54 +244,85 @@ pub trait Guards: sealed::Collect {}
 impl<G: sealed::Collect> Guards for G {}
 
 mod sealed {
-    use super::{ReadAccess, WriteAccess};
-    use crate::guard::Guard;
+    use super::{ReadAccess, Replaced, WriteAccess};
+    use crate::guard::Hold;
     use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
+    use cuda_runtime::Completion;
 
     pub trait Collect {
+        /// Shows what is held.
         #[doc(hidden)]
-        fn collect(self, into: &mut dyn FnMut(Guard));
+        fn holds(&self, show: &mut impl FnMut(&Hold));
+
+        /// Ends all with what a record returned.
+        #[doc(hidden)]
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced);
     }
 
     impl<T> Collect for ReadAccess<'_, T> {
-        fn collect(self, into: &mut dyn FnMut(Guard)) {
-            into(self.into_guard());
+        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+            show(self.guard.hold());
+        }
+
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+            self.guard.end(done, replaced);
         }
     }
 
     impl<T> Collect for WriteAccess<'_, T> {
-        fn collect(self, into: &mut dyn FnMut(Guard)) {
-            into(self.into_guard());
+        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+            show(self.guard.hold());
+        }
+
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+            self.guard.end(done, replaced);
         }
     }
 
     impl<T> Collect for PartitionedReadAccess<'_, T> {
-        fn collect(self, into: &mut dyn FnMut(Guard)) {
-            self.into_guards().into_iter().for_each(into);
+        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+            show(self.hold());
+        }
+
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+            self.end_with(done, replaced);
         }
     }
 
     impl<T> Collect for PartitionedWriteAccess<'_, T> {
-        fn collect(self, into: &mut dyn FnMut(Guard)) {
-            self.into_guards().into_iter().for_each(into);
+        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+            show(self.hold());
+        }
+
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+            self.end_with(done, replaced);
         }
     }
 
     impl<G: Collect> Collect for Vec<G> {
-        fn collect(self, into: &mut dyn FnMut(Guard)) {
+        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+            self.iter().for_each(|guard| guard.holds(show));
+        }
+
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
             for guard in self {
-                guard.collect(into);
+                guard.end(done, replaced);
             }
         }
     }
 
     macro_rules! tuples {
         ($($name:ident)+) => {
+            #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
             impl<$($name: Collect),+> Collect for ($($name,)+) {
-                #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
-                fn collect(self, into: &mut dyn FnMut(Guard)) {
+                fn holds(&self, show: &mut impl FnMut(&Hold)) {
                     let ($($name,)+) = self;
-                    $($name.collect(into);)+
+                    $($name.holds(show);)+
+                }
+
+                fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+                    let ($($name,)+) = self;
+                    $($name.end(done, replaced);)+
                 }
             }
         };

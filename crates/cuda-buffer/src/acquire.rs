@@ -3,7 +3,7 @@
 use crate::access::{ReadAccess, WriteAccess};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::domain::Domain;
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::ledger::AccessKind;
 use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
@@ -90,12 +90,12 @@ macro_rules! requests {
             }
         }
 
-        impl<'a, T> sealed::Request for $name<'a, T> {
+        impl<'a, T> sealed::Request<'a> for $name<'a, T> {
             type Access = $access<'a, T>;
-            fn wanted(&self) -> (&Domain, AccessKind) {
+            fn wanted(&self) -> (&'a Domain, AccessKind) {
                 (self.domain, $kind)
             }
-            fn grant(self, guard: Guard) -> Self::Access {
+            fn grant(self, guard: Guard<'a>) -> Self::Access {
                 $access::from_guard(self, guard)
             }
         }
@@ -126,27 +126,39 @@ requests! {
 /// [`BufferError::Access`] when somebody holds an access that excludes one of them, another one of the same tuple
 /// included; a failed wait. Then none is held.
 #[track_caller]
-pub fn acquire_all<R: Requests>(stream: &Stream, requests: R) -> BufferResult<R::Accesses> {
+pub fn acquire_all<'a, R: Requests<'a>>(stream: &Stream, requests: R) -> BufferResult<R::Accesses> {
     let _site = CallSite::enter();
     let since = CallSite::current().unwrap_or_else(Location::caller);
     requests.acquire(stream, since)
 }
 
 /// A tuple of [`ReadRequest`]s and [`WriteRequest`]s, or a vector of either.
-pub trait Requests: sealed::AcquireAll {}
+pub trait Requests<'a>: sealed::AcquireAll<'a> {}
 
-impl<R: sealed::AcquireAll> Requests for R {}
+impl<'a, R: sealed::AcquireAll<'a>> Requests<'a> for R {}
+
+/// Puts a few domains in order of identity.
+pub(crate) fn sort(wanted: &mut [(&Domain, AccessKind)]) {
+    for end in 1..wanted.len() {
+        let mut at = end;
+        while at > 0 && wanted[at].0.id() < wanted[at - 1].0.id() {
+            wanted.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
 
 mod sealed {
+    use super::guard::acquire;
     use super::{AccessKind, BufferResult, Domain, Guard, Location, Stream};
 
-    pub trait Request {
+    pub trait Request<'a> {
         type Access;
-        fn wanted(&self) -> (&Domain, AccessKind);
-        fn grant(self, guard: Guard) -> Self::Access;
+        fn wanted(&self) -> (&'a Domain, AccessKind);
+        fn grant(self, guard: Guard<'a>) -> Self::Access;
     }
 
-    pub trait AcquireAll {
+    pub trait AcquireAll<'a> {
         /// The accesses, in the order of the requests.
         type Accesses;
         #[doc(hidden)]
@@ -157,7 +169,7 @@ mod sealed {
         ) -> BufferResult<Self::Accesses>;
     }
 
-    impl<R: Request> AcquireAll for Vec<R> {
+    impl<'a, R: Request<'a>> AcquireAll<'a> for Vec<R> {
         type Accesses = Vec<R::Access>;
 
         fn acquire(
@@ -165,21 +177,23 @@ mod sealed {
             stream: &Stream,
             since: &'static Location<'static>,
         ) -> BufferResult<Self::Accesses> {
-            for request in &self {
-                request.wanted().0.check_reach(stream)?;
+            let mut wanted: Vec<_> = self.iter().map(Request::wanted).collect();
+            for (domain, _) in &wanted {
+                domain.check_reach(stream)?;
             }
-            let wanted = self.iter().map(Request::wanted);
-            let guards = Guard::acquire_each(wanted, stream, since)?;
-            let granted = self.into_iter().zip(guards);
-            Ok(granted
-                .map(|(request, guard)| request.grant(guard))
-                .collect())
+            wanted.sort_by_key(|(domain, _)| domain.id());
+            let acquired = acquire(wanted.iter().copied(), stream, since)?;
+            let granted = self.into_iter().map(|request| {
+                let (domain, kind) = request.wanted();
+                request.grant(acquired.guard(domain, kind))
+            });
+            Ok(granted.collect())
         }
     }
 
     macro_rules! tuples {
         ($($name:ident)+) => {
-            impl<$($name: Request),+> AcquireAll for ($($name,)+) {
+            impl<'a, $($name: Request<'a>),+> AcquireAll<'a> for ($($name,)+) {
                 type Accesses = ($($name::Access,)+);
                 #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
                 fn acquire(
@@ -188,11 +202,16 @@ mod sealed {
                     since: &'static Location<'static>,
                 ) -> BufferResult<Self::Accesses> {
                     let ($($name,)+) = self;
-                    $($name.wanted().0.check_reach(stream)?;)+
-                    let guards = Guard::acquire_all([$($name.wanted()),+], stream, since)?;
-                    let mut guards = guards.into_iter();
-                    let mut next = || guards.next().expect("one guard per request");
-                    Ok(($($name.grant(next()),)+))
+                    let mut wanted = [$($name.wanted()),+];
+                    for (domain, _) in wanted {
+                        domain.check_reach(stream)?;
+                    }
+                    super::sort(&mut wanted);
+                    let acquired = acquire(wanted.iter().copied(), stream, since)?;
+                    Ok(($({
+                        let (domain, kind) = $name.wanted();
+                        $name.grant(acquired.guard(domain, kind))
+                    },)+))
                 }
             }
         };

@@ -5,13 +5,12 @@
 
 use crate::domain::DomainId;
 use crate::folds::Folds;
-use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
+use crate::ledger::{Ledger, Predecessors, Replaced, Token};
 use crate::{BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device, StreamId};
+use cuda_runtime::{Allocation, Completion, Device};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// What all carves of one arena share, also with graphs that outlive them.
@@ -264,17 +263,16 @@ impl CarveDomain {
     /// `own` tells the carves that the same graph holds for writing: their tokens cover the bytes below them.
     pub(crate) fn begin_launch(
         &self,
-        kind: AccessKind,
-        stream: StreamId,
-        since: &'static Location<'static>,
+        token: Token,
+        before: &mut Predecessors,
         own: impl Fn(DomainId) -> bool,
-    ) -> BufferResult<(Option<Token>, Predecessors)> {
+    ) -> BufferResult<Option<Token>> {
         let mut state = self.shared.state.lock();
         let range = self.range();
         let begun = match self.live(&mut state) {
             Some(carve) => {
-                let (token, before) = carve.ledger.begin(kind, Some(stream), since)?;
-                (Some(token), before)
+                carve.ledger.begin(token, before)?;
+                Some(token)
             }
             None => {
                 let in_use = |carve: &&LiveCarve| overlap(&carve.bytes, &range) && !own(carve.id);
@@ -284,7 +282,8 @@ impl CarveDomain {
                         carve: alive.bytes.clone(),
                     });
                 }
-                (None, state.folds.of(&range))
+                before.extend(state.folds.of(&range));
+                None
             }
         };
         state.launching.push(range);
@@ -292,7 +291,12 @@ impl CarveDomain {
     }
 
     /// Ends a graph's use; `done` replaces what the bytes were waiting for.
-    pub(crate) fn end_launch(&self, token: Option<Token>, done: Option<Completion>) {
+    pub(crate) fn end_launch(
+        &self,
+        token: Option<Token>,
+        done: Option<Completion>,
+        replaced: &mut Replaced,
+    ) {
         let mut state = self.shared.state.lock();
         let range = self.range();
         state.stop_launching(&range);
@@ -300,12 +304,12 @@ impl CarveDomain {
             // Alive until now: its end waits for launches.
             Some(token) => {
                 if let Some(carve) = self.live(&mut state) {
-                    carve.ledger.end(token, done);
+                    carve.ledger.end(token, done, replaced);
                 }
             }
             None => {
                 if let Some(done) = done {
-                    state.folds.take(&range);
+                    replaced.extend(state.folds.take(&range));
                     state.folds.insert(range, [done]);
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::Domain;
-use crate::ledger::{AccessKind, Token};
+use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
 use crate::{BufferError, BufferResult};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::Completion;
@@ -17,6 +17,15 @@ pub(crate) struct BlockingAccess {
     token: Option<Token>,
 }
 
+/// The token of an access without a stream.
+pub(crate) fn host_token(kind: AccessKind, since: &'static Location<'static>) -> Token {
+    Token {
+        kind,
+        stream: None,
+        since,
+    }
+}
+
 impl BlockingAccess {
     /// Takes the token, then waits on the host. When the wait fails, the token is back.
     #[track_caller]
@@ -25,7 +34,8 @@ impl BlockingAccess {
         let since = CallSite::current().unwrap_or_else(Location::caller);
         cuda_runtime::refuse_in_capture("access by synchronous calls")?;
         domain.device().check_poison()?;
-        let (token, before) = domain.begin(kind, None, since)?;
+        let (token, mut before) = (host_token(kind, since), Predecessors::new());
+        domain.begin(token, &mut before)?;
         let access = Self {
             domain: domain.clone(),
             token: Some(token),
@@ -36,7 +46,7 @@ impl BlockingAccess {
 
     fn end(&mut self, done: Option<Completion>) {
         if let Some(token) = self.token.take() {
-            self.domain.end(token, done);
+            self.domain.end(token, done, &mut Replaced::new());
         }
     }
 }

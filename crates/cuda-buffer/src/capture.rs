@@ -3,10 +3,10 @@
 use crate::arena::ArenaShared;
 use crate::domain::{Domain, DomainId};
 use crate::guard::record;
-use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
+use crate::ledger::{AccessKind, Ledger, Predecessors, Replaced, Token};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::{CallSite, CaptureMode};
-use cuda_runtime::{Capture, Completion, Device, Stream, StreamId};
+use cuda_runtime::{Capture, Completion, Device, Stream};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -31,10 +31,9 @@ impl AccessSet {
     pub(crate) fn begin(
         &mut self,
         domain: &Domain,
-        kind: AccessKind,
-        stream: StreamId,
-        since: &'static Location<'static>,
-    ) -> Result<(Token, Predecessors), AccessError> {
+        token: Token,
+        before: &mut Predecessors,
+    ) -> Result<(), AccessError> {
         let at = match self.by_id.get(&domain.id()) {
             Some(&at) => at,
             None => {
@@ -42,7 +41,7 @@ impl AccessSet {
                 self.entries.push(Entry {
                     domain: domain.clone(),
                     ledger: Ledger::after(before),
-                    kind,
+                    kind: token.kind,
                 });
                 let at = self.entries.len() - 1;
                 self.by_id.insert(domain.id(), at);
@@ -50,14 +49,20 @@ impl AccessSet {
             }
         };
         let entry = &mut self.entries[at];
-        let begun = entry.ledger.begin(kind, Some(stream), since)?;
-        entry.kind = entry.kind.max(kind);
-        Ok(begun)
+        entry.ledger.begin(token, before)?;
+        entry.kind = entry.kind.max(token.kind);
+        Ok(())
     }
 
-    pub(crate) fn end(&mut self, id: DomainId, token: Token, done: Option<Completion>) {
+    pub(crate) fn end(
+        &mut self,
+        id: DomainId,
+        token: Token,
+        done: Option<Completion>,
+        replaced: &mut Replaced,
+    ) {
         if let Some(&at) = self.by_id.get(&id) {
-            self.entries[at].ledger.end(token, done);
+            self.entries[at].ledger.end(token, done, replaced);
         }
     }
 
@@ -143,9 +148,12 @@ fn end(capture: Capture) -> BufferResult<Graph> {
     let mut arenas: Vec<_> = accesses.iter().filter_map(arena_of).collect();
     arenas.sort_unstable_by_key(|arena| Arc::as_ptr(arena).addr());
     arenas.dedup_by(|a, b| Arc::ptr_eq(a, b));
-    let held = Vec::with_capacity(accesses.len());
+    let launching = Launching {
+        held: Vec::with_capacity(accesses.len()),
+        before: Predecessors::with_capacity(2 * accesses.len()),
+    };
     Ok(Graph {
-        launching: Mutex::new(held),
+        launching: Mutex::new(launching),
         arenas,
         accesses,
         graph,
@@ -158,8 +166,14 @@ struct GraphAccess {
     kind: AccessKind,
 }
 
-/// A live access of a replay: its token, or none for bytes of an arena whose carve is over; and what comes first.
-type Held = (Option<Token>, Predecessors);
+/// What a launch holds, kept to save allocations.
+#[derive(Debug)]
+struct Launching {
+    /// The token of each access begun, or none for bytes of an arena whose carve is over.
+    held: Vec<Option<Token>>,
+    /// What the replay comes after.
+    before: Predecessors,
+}
 
 /// A captured step. It owns what it accesses: launching it is one more operation in the ledger.
 ///
@@ -186,8 +200,8 @@ pub struct Graph {
     graph: cuda_runtime::Graph,
     /// In order of identity.
     accesses: Vec<GraphAccess>,
-    /// One launch at a time: what it holds, kept to save an allocation per launch.
-    launching: Mutex<Vec<Held>>,
+    /// One launch at a time.
+    launching: Mutex<Launching>,
     /// The arenas that the accesses lie in, in order of address.
     arenas: Vec<Arc<ArenaShared>>,
 }
@@ -224,15 +238,22 @@ impl Graph {
         cuda_runtime::refuse_in_capture("launching a graph")?;
         stream.check_device(self.device())?;
         self.device().check_poison()?;
-        let mut held = self.launching.lock();
+        let mut launching = self.launching.lock();
+        let Launching { held, before } = &mut *launching;
         let _turns: SmallVec<[MutexGuard<'_, ()>; 2]> =
             self.arenas.iter().map(|arena| arena.turn.lock()).collect();
+        let stream_id = Some(stream.id());
         let begun = self.accesses.iter().try_for_each(|access| {
-            held.push(access.begin(&self.accesses, stream.id(), since)?);
+            let token = Token {
+                kind: access.kind,
+                stream: stream_id,
+                since,
+            };
+            held.push(access.begin(&self.accesses, token, before)?);
             Ok(())
         });
         let launched = begun.and_then(|()| {
-            stream.wait_for_all(held.iter().flat_map(|(_, first)| first))?;
+            stream.wait_for_all(before.iter())?;
             // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, the stream is
             // ordered after everything that their ledgers name, and the tokens exclude others until the replay's
             // completion is published.
@@ -247,12 +268,15 @@ impl Graph {
             Ok(Err(error)) => (None, Err(error.into())),
             Err(error) => (None, Err(error)),
         };
-        for (access, (token, _)) in self.accesses.iter().zip(held.drain(..)) {
+        // What comes before the replay, and what it replaces, is dropped at once.
+        let replaced = before;
+        for (access, token) in self.accesses.iter().zip(held.drain(..)) {
             match poisoned {
-                false => access.end(token, done.clone()),
+                false => access.end(token, done.clone(), replaced),
                 true => access.abandon(token),
             }
         }
+        replaced.clear();
         result
     }
 }
@@ -261,25 +285,25 @@ impl GraphAccess {
     fn begin(
         &self,
         all: &[Self],
-        stream: StreamId,
-        since: &'static Location<'static>,
-    ) -> BufferResult<(Option<Token>, Predecessors)> {
+        token: Token,
+        before: &mut Predecessors,
+    ) -> BufferResult<Option<Token>> {
         match &self.domain {
             Domain::Owned(_) => {
-                let (token, before) = self.domain.begin(self.kind, Some(stream), since)?;
-                Ok((Some(token), before))
+                self.domain.begin(token, before)?;
+                Ok(Some(token))
             }
-            Domain::Carve(carve) => carve.begin_launch(self.kind, stream, since, |id| {
+            Domain::Carve(carve) => carve.begin_launch(token, before, |id| {
                 let at = all.binary_search_by_key(&id, |access| access.domain.id());
                 at.is_ok_and(|at| all[at].kind == AccessKind::Write)
             }),
         }
     }
 
-    fn end(&self, token: Option<Token>, done: Option<Completion>) {
+    fn end(&self, token: Option<Token>, done: Option<Completion>, replaced: &mut Replaced) {
         match (&self.domain, token) {
-            (Domain::Carve(carve), token) => carve.end_launch(token, done),
-            (domain @ Domain::Owned(_), Some(token)) => domain.end(token, done),
+            (Domain::Carve(carve), token) => carve.end_launch(token, done, replaced),
+            (domain @ Domain::Owned(_), Some(token)) => domain.end(token, done, replaced),
             (Domain::Owned(_), None) => unreachable!("only arenas have bytes"),
         }
     }

@@ -1,13 +1,12 @@
 //! Completion domains: logical values with a ledger of their own, whatever memory they live in.
 
 use crate::arena::CarveDomain;
-use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
+use crate::ledger::{AccessKind, Ledger, Predecessors, Replaced, Token};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream, StreamId};
+use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
 use parking_lot::Mutex;
 use std::num::NonZero;
-use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -199,19 +198,14 @@ impl Domain {
         stream.check_device(own)
     }
 
-    /// Takes a token and copies what must come first.
-    pub(crate) fn begin(
-        &self,
-        kind: AccessKind,
-        stream: Option<StreamId>,
-        since: &'static Location<'static>,
-    ) -> Result<(Token, Predecessors), AccessError> {
-        self.with_ledger(|ledger| ledger.begin(kind, stream, since))
+    /// Takes a token, and adds what must come first to `before`.
+    pub(crate) fn begin(&self, token: Token, before: &mut Predecessors) -> Result<(), AccessError> {
+        self.with_ledger(|ledger| ledger.begin(token, before))
     }
 
     /// Publishes and returns the token, in one step.
-    pub(crate) fn end(&self, token: Token, done: Option<Completion>) {
-        self.with_ledger(|ledger| ledger.end(token, done));
+    pub(crate) fn end(&self, token: Token, done: Option<Completion>, replaced: &mut Replaced) {
+        self.with_ledger(|ledger| ledger.end(token, done, replaced));
     }
 
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {

@@ -1,57 +1,38 @@
-//! The untyped guard under every access on a stream: token, stream, and where its completion goes.
+//! The untyped guard under every access on a stream: who holds what, on which stream, and how that ends.
 
 use crate::capture::AccessSet;
 use crate::domain::Domain;
-use crate::ledger::{AccessKind, Predecessors, Token};
+use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
 use crate::{AccessError, BufferResult};
 use cuda_runtime::{Completion, RuntimeResult, Stream, StreamId, current_session};
 use std::panic::Location;
 
-/// A live access of a domain, ordered on a stream. Its drop publishes the completion of the stream's tail.
+/// A live access of some value on a stream: all that its end needs to know, but for the value. It must be ended.
 #[derive(Debug)]
-pub struct Guard {
-    domain: Domain,
+pub struct Hold {
     stream: Stream,
     timeline: StreamId,
-    token: Token,
     /// The capture that the access belongs to.
     session: Option<u64>,
-    released: bool,
+    kind: AccessKind,
+    since: &'static Location<'static>,
 }
 
-/// Takes the token of an access; what must come first is the second part.
-///
-/// In a capture the token is of the capture's own ledger: the domain's is untouched.
-fn begin(
-    domain: &Domain,
-    kind: AccessKind,
-    stream: &Stream,
+/// A live access of a domain. Its drop publishes the completion of the stream's tail.
+#[derive(Debug)]
+pub struct Guard<'a> {
+    domain: &'a Domain,
+    /// `None` once it has ended.
+    hold: Option<Hold>,
+}
+
+/// What accesses that are acquired together have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acquired<'s> {
+    stream: &'s Stream,
+    timeline: StreamId,
+    session: Option<u64>,
     since: &'static Location<'static>,
-) -> BufferResult<(Guard, Predecessors)> {
-    // Before the token, which a poisoned device would keep: then the first error is what every call returns.
-    stream.device().check_poison()?;
-    let (session, timeline, (token, predecessors)) = match stream.session()? {
-        // The stream's own timeline, whatever another thread may have begun to capture on it since.
-        None => (
-            None,
-            stream.id(),
-            domain.begin(kind, Some(stream.id()), since)?,
-        ),
-        Some(session) => {
-            let begun: Result<_, AccessError> = session
-                .with_attachment(|set: &mut AccessSet| set.begin(domain, kind, stream.id(), since));
-            (Some(session.number()), stream.timeline(), begun?)
-        }
-    };
-    let guard = Guard {
-        domain: domain.clone(),
-        stream: stream.clone(),
-        timeline,
-        token,
-        session,
-        released: false,
-    };
-    Ok((guard, predecessors))
 }
 
 /// A completion at the stream's tail, for accesses of the capture of this number, or of none: these end outside
@@ -63,101 +44,129 @@ pub(crate) fn record(stream: &Stream, session: Option<u64>) -> RuntimeResult<Opt
     }
 }
 
-impl Guard {
-    /// One access. When a wait fails, the token is back and nothing was exposed.
-    pub(crate) fn acquire(
+/// Acquires several accesses on `stream`, all or none. `wanted` is in order of the domains' identity, so that of two
+/// threads that want the same ones, one gets all.
+///
+/// In a capture the tokens are of the capture's own ledgers: the domains' are untouched.
+pub(crate) fn acquire<'d, 's>(
+    wanted: impl Iterator<Item = (&'d Domain, AccessKind)> + Clone,
+    stream: &'s Stream,
+    since: &'static Location<'static>,
+) -> BufferResult<Acquired<'s>> {
+    // Before any token, which a poisoned device would keep: then the first error is what every call returns.
+    stream.device().check_poison()?;
+    let session = stream.session()?;
+    let acquired = Acquired {
+        stream,
+        // The stream's own timeline outside captures, whatever another thread may have begun to capture on it since.
+        timeline: match session {
+            None => stream.id(),
+            Some(_) => stream.timeline(),
+        },
+        session: session.as_ref().map(|session| session.number()),
+        since,
+    };
+    let mut before = Predecessors::new();
+    let mut begun = 0;
+    let tokens = wanted.clone().try_for_each(|(domain, kind)| {
+        match &session {
+            None => domain.begin(acquired.token(kind), &mut before)?,
+            Some(session) => session.with_attachment(|set: &mut AccessSet| {
+                set.begin(domain, acquired.token(kind), &mut before)
+            })?,
+        }
+        begun += 1;
+        Ok::<_, AccessError>(())
+    });
+    let waited = match tokens {
+        Ok(()) => stream.wait_for_all(&before).map_err(Into::into),
+        Err(error) => Err(error.into()),
+    };
+    match waited {
+        Ok(()) => Ok(acquired),
+        Err(error) => {
+            // Nothing was exposed: the tokens go back.
+            for (domain, kind) in wanted.take(begun) {
+                acquired.end(domain, kind, None, &mut Replaced::new());
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Acquired<'_> {
+    pub(crate) fn session(&self) -> Option<u64> {
+        self.session
+    }
+
+    fn token(&self, kind: AccessKind) -> Token {
+        Token {
+            kind,
+            stream: Some(self.stream.id()),
+            since: self.since,
+        }
+    }
+
+    /// Gives the token back, and publishes `done` with it.
+    pub(crate) fn end(
+        &self,
         domain: &Domain,
         kind: AccessKind,
-        stream: &Stream,
-        since: &'static Location<'static>,
-    ) -> BufferResult<Self> {
-        let (guard, predecessors) = begin(domain, kind, stream, since)?;
-        if let Err(error) = stream.wait_for_all(&predecessors) {
-            guard.cancel();
-            return Err(error.into());
-        }
-        Ok(guard)
-    }
-
-    /// Several accesses, all or none. Tokens are taken in order of the domains' identity, so that of two threads
-    /// that want the same ones, one gets all.
-    pub(crate) fn acquire_all<const N: usize>(
-        wanted: [(&Domain, AccessKind); N],
-        stream: &Stream,
-        since: &'static Location<'static>,
-    ) -> BufferResult<[Self; N]> {
-        let mut order: [usize; N] = std::array::from_fn(|i| i);
-        order.sort_unstable_by_key(|&i| wanted[i].0.id());
-        let mut begun: [Option<(Self, Predecessors)>; N] = [const { None }; N];
-        let result = order.into_iter().try_for_each(|i| {
-            let (domain, kind) = wanted[i];
-            begun[i] = Some(begin(domain, kind, stream, since)?);
-            Ok(())
-        });
-        let result = result.and_then(|()| {
-            stream.wait_for_all(begun.iter().flatten().flat_map(|(_, first)| first))?;
-            Ok(())
-        });
-        if let Err(error) = result {
-            for (guard, _) in begun.into_iter().flatten() {
-                guard.cancel();
-            }
-            return Err(error);
-        }
-        Ok(begun.map(|guard| guard.expect("each was begun").0))
-    }
-
-    /// As [`acquire_all`](Self::acquire_all), for any number of accesses.
-    pub(crate) fn acquire_each<'d>(
-        wanted: impl IntoIterator<Item = (&'d Domain, AccessKind)>,
-        stream: &Stream,
-        since: &'static Location<'static>,
-    ) -> BufferResult<Vec<Self>> {
-        let mut wanted: Vec<_> = wanted.into_iter().enumerate().collect();
-        wanted.sort_by_key(|(_, (domain, _))| domain.id());
-        let mut begun = Vec::with_capacity(wanted.len());
-        let result = wanted.into_iter().try_for_each(|(at, (domain, kind))| {
-            let (guard, predecessors) = begin(domain, kind, stream, since)?;
-            begun.push((at, guard, predecessors));
-            Ok(())
-        });
-        let result = result.and_then(|()| {
-            stream.wait_for_all(begun.iter().flat_map(|(_, _, first)| first))?;
-            Ok(())
-        });
-        if let Err(error) = result {
-            for (_, guard, _) in begun {
-                guard.cancel();
-            }
-            return Err(error);
-        }
-        begun.sort_unstable_by_key(|(at, ..)| *at);
-        Ok(begun.into_iter().map(|(_, guard, _)| guard).collect())
-    }
-
-    /// Ends accesses on `stream` with one completion for all of them.
-    pub(crate) fn release_all(mut guards: Vec<Self>, stream: &Stream) -> RuntimeResult<()> {
-        let Some(first) = guards.first() else {
-            return Ok(());
-        };
-        match record(stream, first.session) {
-            Ok(done) => {
-                for guard in guards {
-                    guard.publish(done.clone());
-                }
-                Ok(())
-            }
-            Err(error) => {
-                guards.iter_mut().for_each(Self::fail);
-                Err(error)
-            }
+        done: Option<Completion>,
+        replaced: &mut Replaced,
+    ) {
+        let token = self.token(kind);
+        match self.session {
+            None => domain.end(token, done, replaced),
+            Some(number) => end_captured(number, domain, token, done, replaced),
         }
     }
 
-    pub(crate) fn domain(&self) -> &Domain {
-        &self.domain
+    /// Ends an access after its record or its operation failed. What a poisoned device does, that of the stream or of
+    /// the memory, may go on for ever: then the token is kept.
+    pub(crate) fn fail(&self, domain: &Domain, kind: AccessKind) {
+        let poisoned = self.stream.device().is_poisoned() || domain.device().is_poisoned();
+        if self.session.is_some() || !poisoned {
+            self.end(domain, kind, None, &mut Replaced::new());
+        }
     }
 
+    /// The access as a value that outlives the acquisition.
+    pub(crate) fn hold(&self, kind: AccessKind) -> Hold {
+        Hold {
+            stream: self.stream.clone(),
+            timeline: self.timeline,
+            session: self.session,
+            kind,
+            since: self.since,
+        }
+    }
+
+    pub(crate) fn guard<'a>(&self, domain: &'a Domain, kind: AccessKind) -> Guard<'a> {
+        Guard {
+            domain,
+            hold: Some(self.hold(kind)),
+        }
+    }
+}
+
+#[cold]
+fn end_captured(
+    number: u64,
+    domain: &Domain,
+    token: Token,
+    done: Option<Completion>,
+    replaced: &mut Replaced,
+) {
+    // A capture that is over took its access set with it.
+    if let Some(session) = current_session()
+        && session.number() == number
+    {
+        session.with_attachment(|set: &mut AccessSet| set.end(domain.id(), token, done, replaced));
+    }
+}
+
+impl Hold {
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
@@ -172,79 +181,113 @@ impl Guard {
         self.session
     }
 
-    /// Gives the token back without a completion: no work was queued under it.
-    pub(crate) fn cancel(mut self) {
-        self.end(None);
+    fn acquired(&self) -> Acquired<'_> {
+        Acquired {
+            stream: &self.stream,
+            timeline: self.timeline,
+            session: self.session,
+            since: self.since,
+        }
     }
 
-    /// Publishes `done` and gives the token back, in one step.
-    pub(crate) fn publish(mut self, done: Option<Completion>) {
-        self.end(done);
-    }
-
-    /// Records a completion at the stream's tail, publishes it and gives the token back.
+    /// Ends the access of each of `domains` with what a record at the tail of its stream returned.
     ///
-    /// When the record fails, the stream was synchronised, so there is nothing to publish; when that failed too, the
-    /// device is poisoned and the token is kept for ever, so that the memory is never reused.
-    pub(crate) fn release(mut self) -> RuntimeResult<()> {
-        self.release_in_place()
+    /// When the record failed, the stream was synchronised, so there is nothing to publish; when that failed too, the
+    /// device is poisoned and the tokens are kept for ever, so that the memory is never reused.
+    pub(crate) fn end<'d>(
+        self,
+        domains: impl Iterator<Item = &'d Domain>,
+        done: Result<Option<&Completion>, ()>,
+        replaced: &mut Replaced,
+    ) {
+        let acquired = self.acquired();
+        for domain in domains {
+            match done {
+                Ok(done) => acquired.end(domain, self.kind, done.cloned(), replaced),
+                Err(()) => acquired.fail(domain, self.kind),
+            }
+        }
     }
 
-    fn release_in_place(&mut self) -> RuntimeResult<()> {
+    /// Records a completion at the stream's tail and ends the access of each of `domains` with it.
+    pub(crate) fn release<'d>(
+        self,
+        domains: impl Iterator<Item = &'d Domain>,
+    ) -> RuntimeResult<()> {
+        let mut replaced = Replaced::new();
         match record(&self.stream, self.session) {
             Ok(done) => {
-                self.end(done);
+                self.end(domains, Ok(done.as_ref()), &mut replaced);
                 Ok(())
             }
             Err(error) => {
-                self.fail();
+                self.end(domains, Err(()), &mut replaced);
                 Err(error)
             }
         }
     }
 
-    /// Ends the access after its record failed. What a poisoned device does, that of the stream or of the memory, may go
-    /// on for ever: then the token is kept.
-    pub(crate) fn fail(&mut self) {
-        let poisoned = self.stream.device().is_poisoned() || self.domain.device().is_poisoned();
-        if self.session.is_none() && poisoned {
-            self.released = true;
-        } else {
-            self.end(None);
-        }
-    }
-
-    fn end(&mut self, done: Option<Completion>) {
-        if std::mem::replace(&mut self.released, true) {
-            return;
-        }
-        match self.session {
-            None => self.domain.end(self.token, done),
-            Some(number) => {
-                // A capture that is over took its access set with it.
-                if let Some(session) = current_session()
-                    && session.number() == number
-                {
-                    let id = self.domain.id();
-                    session.with_attachment(|set: &mut AccessSet| set.end(id, self.token, done));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.released {
-            return;
-        }
+    /// As [`release`](Self::release), for destructors.
+    pub(crate) fn release_in_drop<'d>(self, domains: impl Iterator<Item = &'d Domain>) {
         let ended_capture = self.session.is_some()
             && current_session().map(|session| session.number()) != self.session;
         if ended_capture {
             return;
         }
-        if let Err(error) = self.release_in_place() {
-            self.domain.device().park(error);
+        let device = self.stream.device().clone();
+        if let Err(error) = self.release(domains) {
+            device.park(error);
+        }
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// One access. When a wait fails, the token is back and nothing was exposed.
+    pub(crate) fn acquire(
+        domain: &'a Domain,
+        kind: AccessKind,
+        stream: &Stream,
+        since: &'static Location<'static>,
+    ) -> BufferResult<Self> {
+        let wanted = std::iter::once((domain, kind));
+        Ok(acquire(wanted, stream, since)?.guard(domain, kind))
+    }
+
+    pub(crate) fn domain(&self) -> &'a Domain {
+        self.domain
+    }
+
+    pub(crate) fn hold(&self) -> &Hold {
+        self.hold.as_ref().expect("set until the guard ends")
+    }
+
+    /// Gives the token back without a completion: no work was queued under it, or it is over.
+    pub(crate) fn cancel(mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.end([self.domain].into_iter(), Ok(None), &mut Replaced::new());
+        }
+    }
+
+    /// Ends the access with what a record returned, which others may share.
+    pub(crate) fn end(mut self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+        if let Some(hold) = self.hold.take() {
+            hold.end([self.domain].into_iter(), done, replaced);
+        }
+    }
+
+    /// Records a completion at the stream's tail, publishes it and gives the token back.
+    pub(crate) fn release(mut self) -> RuntimeResult<()> {
+        match self.hold.take() {
+            Some(hold) => hold.release([self.domain].into_iter()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.release_in_drop([self.domain].into_iter());
         }
     }
 }

@@ -11,7 +11,7 @@ use cuda_runtime::{Kernel, Stream, StreamId};
 use std::marker::PhantomData;
 
 /// What an argument contributes to a launch, bound to the access that it comes from.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Operand<'g> {
     argument: Argument,
     memory: Option<OperandMemory>,
@@ -19,7 +19,7 @@ pub struct Operand<'g> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct OperandMemory {
+pub struct OperandMemory {
     bytes: u64,
     element_bytes: usize,
     writable: bool,
@@ -138,23 +138,28 @@ fn memory<'g, T>(
 }
 
 /// The arguments of a launch: a tuple of [`LaunchArg`]s.
-pub trait LaunchArgs {
-    /// Adds the operands, in order.
-    fn operands<'g>(self, into: &mut impl FnMut(Operand<'g>))
-    where
-        Self: 'g;
+pub trait LaunchArgs: sealed::Operands {}
+
+impl<A: sealed::Operands> LaunchArgs for A {}
+
+mod sealed {
+    use super::{Argument, OperandMemory};
+
+    pub trait Operands {
+        /// Shows the arguments and the memory behind each, in order, while what they come from lives.
+        #[doc(hidden)]
+        fn show<R>(self, to: impl FnOnce(&[Argument], &[Option<OperandMemory>]) -> R) -> R;
+    }
 }
 
 macro_rules! tuples {
     ($($name:ident)+) => {
-        impl<$($name: LaunchArg),+> LaunchArgs for ($($name,)+) {
+        impl<$($name: LaunchArg),+> sealed::Operands for ($($name,)+) {
             #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
-            fn operands<'g>(self, into: &mut impl FnMut(Operand<'g>))
-            where
-                Self: 'g,
-            {
+            fn show<R>(self, to: impl FnOnce(&[Argument], &[Option<OperandMemory>]) -> R) -> R {
                 let ($($name,)+) = self;
-                $(into($name.operand());)+
+                $(let $name = $name.operand();)+
+                to(&[$($name.argument),+], &[$($name.memory),+])
             }
         }
     };
@@ -201,17 +206,15 @@ impl Launch for Kernel {
         args: impl LaunchArgs,
     ) -> BufferResult<()> {
         let _site = CallSite::enter();
-        let mut operands = smallvec::SmallVec::<[Operand<'_>; 16]>::new();
-        args.operands(&mut |operand| operands.push(operand));
-        let arguments: smallvec::SmallVec<[Argument; 16]> =
-            operands.iter().map(|operand| operand.argument).collect();
         config.check(self.device().properties())?;
-        check(self, stream, &operands, &arguments)?;
-        // SAFETY: the arguments fit the declaration, whose footprint lies within memory that live guards hold on
-        // this stream, with writes only where a guard allows them. The guards outlive this call, and publish a
-        // completion of the stream after it.
-        unsafe { self.launch_unordered(stream, &config, &arguments)? };
-        Ok(())
+        args.show(|arguments, memory| {
+            check(self, stream, arguments, memory)?;
+            // SAFETY: the arguments fit the declaration, whose footprint lies within memory that live guards hold on
+            // this stream, with writes only where a guard allows them. The guards outlive this call, and publish a
+            // completion of the stream after it.
+            unsafe { self.launch_unordered(stream, &config, arguments)? };
+            Ok(())
+        })
     }
 }
 
@@ -219,15 +222,15 @@ impl Launch for Kernel {
 fn check(
     kernel: &Kernel,
     stream: &Stream,
-    operands: &[Operand<'_>],
     arguments: &[Argument],
+    memory: &[Option<OperandMemory>],
 ) -> BufferResult<()> {
     let declaration = kernel.declaration();
     let footprint = declaration.footprint(arguments)?;
     let kernel = declaration.name();
     let timeline = stream.timeline();
-    for (argument, (operand, param)) in operands.iter().zip(declaration.params()).enumerate() {
-        let (Some(memory), Param::Pointer { element_bytes, .. }) = (operand.memory, *param) else {
+    for (argument, (memory, param)) in memory.iter().zip(declaration.params()).enumerate() {
+        let (Some(memory), Param::Pointer { element_bytes, .. }) = (memory, *param) else {
             continue;
         };
         if memory.timeline != timeline {
@@ -247,9 +250,7 @@ fn check(
     }
     for region in footprint.regions() {
         let argument = region.param;
-        let memory = operands[argument]
-            .memory
-            .ok_or(LaunchError::Declaration { kernel })?;
+        let memory = memory[argument].ok_or(LaunchError::Declaration { kernel })?;
         if region.access.writes() && !memory.writable {
             return Err(BufferError::ReadOnlyOperand { kernel, argument });
         }

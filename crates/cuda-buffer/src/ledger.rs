@@ -27,9 +27,25 @@ impl fmt::Display for AccessKind {
 /// What must come first.
 pub(crate) type Predecessors = SmallVec<[Completion; 4]>;
 
-/// A live access. It is returned to the ledger it came from, once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Token(u64);
+/// Completions that a ledger no longer needs. They are dropped when its lock is free again.
+pub(crate) type Replaced = SmallVec<[Completion; 4]>;
+
+/// A live access. It is returned to the ledger it came from, once; equal ones stand for each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: AccessKind,
+    /// `None` for an access of the host.
+    pub(crate) stream: Option<StreamId>,
+    pub(crate) since: &'static Location<'static>,
+}
+
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.stream == other.stream
+            && std::ptr::eq(self.since, other.since)
+    }
+}
 
 /// The ledger.
 #[derive(Debug, Default)]
@@ -38,16 +54,7 @@ pub(crate) struct Ledger {
     writers: SmallVec<[Completion; 1]>,
     /// Reads since then, one per stream, at its latest point.
     readers: SmallVec<[Completion; 2]>,
-    holders: SmallVec<[Holder; 2]>,
-    next: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Holder {
-    token: Token,
-    kind: AccessKind,
-    stream: Option<StreamId>,
-    since: &'static Location<'static>,
+    holders: SmallVec<[Token; 2]>,
 }
 
 impl Ledger {
@@ -59,33 +66,39 @@ impl Ledger {
         }
     }
 
-    /// Takes a token, unless somebody holds one that excludes it. Copies what must come first.
+    /// Hands out a token, unless somebody holds one that excludes it. Adds what must come first to `before`.
     pub(crate) fn begin(
         &mut self,
-        kind: AccessKind,
-        stream: Option<StreamId>,
-        since: &'static Location<'static>,
-    ) -> Result<(Token, Predecessors), AccessError> {
-        self.check(kind)?;
-        let token = Token(self.next);
-        self.next += 1;
-        self.holders.push(Holder {
-            token,
-            kind,
-            stream,
-            since,
-        });
-        let mut predecessors: Predecessors = self.writers.iter().cloned().collect();
-        if kind == AccessKind::Write {
-            predecessors.extend(self.readers.iter().cloned());
+        token: Token,
+        before: &mut Predecessors,
+    ) -> Result<(), AccessError> {
+        self.check(token.kind)?;
+        self.holders.push(token);
+        let readers = match token.kind {
+            AccessKind::Read => &[][..],
+            AccessKind::Write => &self.readers,
+        };
+        for completion in self.writers.iter().chain(readers) {
+            // Values that were written together share their completion.
+            let known = |last: &Completion| last.point() == completion.point();
+            if !before.last().is_some_and(known) {
+                before.push(completion.clone());
+            }
         }
-        Ok((token, predecessors))
+        Ok(())
     }
 
     /// Fails when somebody holds an access that excludes one of `kind`.
     pub(crate) fn check(&self, kind: AccessKind) -> Result<(), AccessError> {
+        if self.holders.is_empty() {
+            return Ok(());
+        }
+        self.check_holders(kind)
+    }
+
+    fn check_holders(&self, kind: AccessKind) -> Result<(), AccessError> {
         let excluded =
-            |holder: &&Holder| kind == AccessKind::Write || holder.kind == AccessKind::Write;
+            |holder: &&Token| kind == AccessKind::Write || holder.kind == AccessKind::Write;
         let mut excluding = self.holders.iter().filter(excluded);
         let Some(first) = excluding.next() else {
             return Ok(());
@@ -99,34 +112,44 @@ impl Ledger {
         })
     }
 
-    /// Returns a token; with the completion of its work, if it did any.
-    pub(crate) fn end(&mut self, token: Token, done: Option<Completion>) {
-        let Some(at) = self.holders.iter().position(|holder| holder.token == token) else {
+    /// Takes a token back; with the completion of its work, if it did any. What that replaces goes to `replaced`.
+    pub(crate) fn end(&mut self, token: Token, done: Option<Completion>, replaced: &mut Replaced) {
+        let Some(at) = self.holders.iter().position(|holder| *holder == token) else {
             debug_assert!(false, "a token is returned once");
             return;
         };
-        let holder = self.holders.swap_remove(at);
+        self.holders.swap_remove(at);
         let Some(done) = done else { return };
-        match holder.kind {
+        match token.kind {
             AccessKind::Write => {
-                self.readers.clear();
-                self.writers.clear();
-                self.writers.push(done);
-            }
-            AccessKind::Read => {
-                let stream = done.point().stream;
-                match self
-                    .readers
-                    .iter_mut()
-                    .find(|reader| reader.point().stream == stream)
-                {
-                    Some(reader) if reader.point().position >= done.point().position => {}
-                    Some(reader) => *reader = done,
-                    None => {
-                        self.readers.retain(|reader| !reader.is_known_complete());
-                        self.readers.push(done);
+                replaced.extend(self.readers.drain(..));
+                match self.writers.as_mut_slice() {
+                    [writer] => replaced.push(std::mem::replace(writer, done)),
+                    _ => {
+                        replaced.extend(self.writers.drain(..));
+                        self.writers.push(done);
                     }
                 }
+            }
+            AccessKind::Read => self.add_reader(done, replaced),
+        }
+    }
+
+    fn add_reader(&mut self, done: Completion, replaced: &mut Replaced) {
+        let point = done.point();
+        let same = |reader: &&mut Completion| reader.point().stream == point.stream;
+        match self.readers.iter_mut().find(same) {
+            Some(reader) if reader.point().position >= point.position => replaced.push(done),
+            Some(reader) => replaced.push(std::mem::replace(reader, done)),
+            None => {
+                let mut at = 0;
+                while at < self.readers.len() {
+                    match self.readers[at].is_known_complete() {
+                        true => replaced.push(self.readers.swap_remove(at)),
+                        false => at += 1,
+                    }
+                }
+                self.readers.push(done);
             }
         }
     }
@@ -168,7 +191,15 @@ mod tests {
     }
 
     fn begin(ledger: &mut Ledger, kind: AccessKind) -> (Token, Predecessors) {
-        ledger.begin(kind, None, Location::caller()).unwrap()
+        let (stream, since) = (None, Location::caller());
+        let token = Token {
+            kind,
+            stream,
+            since,
+        };
+        let mut before = Predecessors::new();
+        ledger.begin(token, &mut before).unwrap();
+        (token, before)
     }
 
     /// One reader per stream, at its latest point; a write replaces them all (cases.md 11, torch/cutorch#222).
@@ -189,7 +220,7 @@ mod tests {
                 [first.point()],
                 "reads don't wait for reads"
             );
-            ledger.end(token, Some(done.clone()));
+            ledger.end(token, Some(done.clone()), &mut Replaced::new());
         }
         let (token, before) = begin(&mut ledger, AccessKind::Write);
         assert_eq!(
@@ -199,12 +230,12 @@ mod tests {
         let refused = ledger.check(AccessKind::Read).unwrap_err();
         assert_eq!((refused.held, refused.holders), (AccessKind::Write, 1));
         // Called off, it changes nothing.
-        ledger.end(token, None);
+        ledger.end(token, None, &mut Replaced::new());
         assert_eq!(ledger.outstanding().len(), 3);
 
         let (token, _) = begin(&mut ledger, AccessKind::Write);
         let written = point(&t);
-        ledger.end(token, Some(written.clone()));
+        ledger.end(token, Some(written.clone()), &mut Replaced::new());
         assert_eq!(points(&ledger.outstanding()), [written.point()]);
         assert_eq!(ledger.held(), 0);
     }

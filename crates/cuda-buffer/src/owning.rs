@@ -2,7 +2,7 @@
 
 use crate::blocking::BlockingAccess;
 use crate::buffer::CudaBuffer;
-use crate::guard::Guard;
+use crate::guard::{self, Hold};
 use crate::ledger::AccessKind;
 use crate::slice::DeviceSlice;
 use crate::{BufferError, BufferResult};
@@ -16,9 +16,8 @@ use std::panic::Location;
 /// Nothing waits on the host. It may be moved, also to another thread, as it refers to nothing.
 #[must_use = "dropping the access at once gives the buffer back unread"]
 pub struct OwningReadAccess<T> {
-    /// Ended first: its completion is what the memory waits for.
-    guard: Guard,
-    buffer: CudaBuffer<T>,
+    /// `None` once the access has ended.
+    live: Option<(Hold, CudaBuffer<T>)>,
 }
 
 impl<T: Copy + 'static> CudaBuffer<T> {
@@ -34,11 +33,13 @@ impl<T: Copy + 'static> CudaBuffer<T> {
         let _site = CallSite::enter();
         let since = CallSite::current().unwrap_or_else(Location::caller);
         let reached = self.domain().check_reach(stream).map_err(BufferError::from);
-        let acquire = |()| Guard::acquire(self.domain(), AccessKind::Read, stream, since);
+        let acquire = |()| {
+            let wanted = std::iter::once((self.domain(), AccessKind::Read));
+            guard::acquire(wanted, stream, since).map(|acquired| acquired.hold(AccessKind::Read))
+        };
         match reached.and_then(acquire) {
-            Ok(guard) => Ok(OwningReadAccess {
-                guard,
-                buffer: self,
+            Ok(hold) => Ok(OwningReadAccess {
+                live: Some((hold, self)),
             }),
             Err(error) => Err((self, error)),
         }
@@ -64,29 +65,37 @@ impl<T: Copy + 'static> CudaBuffer<T> {
 }
 
 impl<T> OwningReadAccess<T> {
+    fn live(&self) -> &(Hold, CudaBuffer<T>) {
+        self.live.as_ref().expect("set until the access ends")
+    }
+
+    fn buffer(&self) -> &CudaBuffer<T> {
+        &self.live().1
+    }
+
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.buffer.len()
+        self.buffer().len()
     }
 
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.buffer().is_empty()
     }
 
     /// The stream that the access is ordered on.
     #[must_use]
     pub fn stream(&self) -> &Stream {
-        self.guard.stream()
+        self.live().0.stream()
     }
 
     /// The elements, readable by work on the access's stream.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
-        let address = self.guard.domain().address();
-        DeviceSlice::new(address, 0, self.len(), self.guard.timeline())
+        let (hold, buffer) = self.live();
+        DeviceSlice::new(buffer.domain().address(), 0, buffer.len(), hold.timeline())
     }
 
     /// Publishes the completion and gives the memory back after it, as dropping does, and says what failed.
@@ -96,10 +105,7 @@ impl<T> OwningReadAccess<T> {
     #[track_caller]
     pub fn release(self) -> RuntimeResult<()> {
         let _site = CallSite::enter();
-        let Self { guard, buffer } = self;
-        let result = guard.release();
-        drop(buffer);
-        result
+        self.end().0
     }
 
     /// Ends the access and keeps the buffer.
@@ -109,9 +115,23 @@ impl<T> OwningReadAccess<T> {
     #[track_caller]
     pub fn into_buffer(self) -> BufferResult<CudaBuffer<T>> {
         let _site = CallSite::enter();
-        let Self { guard, buffer } = self;
-        guard.release()?;
+        let (released, buffer) = self.end();
+        released?;
         Ok(buffer)
+    }
+
+    fn end(mut self) -> (RuntimeResult<()>, CudaBuffer<T>) {
+        let (hold, buffer) = self.live.take().expect("an access ends once");
+        (hold.release([buffer.domain()].into_iter()), buffer)
+    }
+}
+
+impl<T> Drop for OwningReadAccess<T> {
+    /// The completion is published first: the memory waits for it.
+    fn drop(&mut self) {
+        if let Some((hold, buffer)) = self.live.take() {
+            hold.release_in_drop([buffer.domain()].into_iter());
+        }
     }
 }
 
@@ -119,7 +139,7 @@ impl<T> fmt::Debug for OwningReadAccess<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwningReadAccess")
             .field("stream", self.stream())
-            .field("buffer", &self.buffer)
+            .field("buffer", self.buffer())
             .finish()
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::buffer::CudaBuffer;
 use crate::domain::{Domain, DomainId, Memory, Whole, byte_count};
-use crate::guard::Guard;
-use crate::ledger::AccessKind;
+use crate::guard::{self, Hold};
+use crate::ledger::{AccessKind, Replaced};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use cuda_driver::{CallSite, DevicePtr};
-use cuda_runtime::{Device, RuntimeResult, Stream, StreamId};
+use cuda_runtime::{Completion, Device, RuntimeResult, Stream};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -248,20 +248,19 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
             });
         }
         self.check_parts()?;
-        for part in &self.parts {
+        if let Some(part) = self.parts.first() {
             part.domain().check_reach(stream)?;
         }
         let since = CallSite::current().unwrap_or_else(Location::caller);
+        // Made one after another, the parts are in order of identity.
         let wanted = self.parts.iter().map(|part| (part.domain(), kind));
-        let guards = Guard::acquire_each(wanted, stream, since)?;
+        let acquired = guard::acquire(wanted, stream, since)?;
         Ok(Aggregate {
-            // Not what the stream is on by now: another thread may have begun to capture it.
-            timeline: guards.first().map_or(stream.id(), Guard::timeline),
-            guards,
-            stream: stream.clone(),
+            hold: Some(acquired.hold(kind)),
+            parts: &self.parts,
             address: self.whole.address(),
             len: self.len,
-            elements: PhantomData,
+            borrow: PhantomData,
         })
     }
 }
@@ -295,24 +294,28 @@ fn check(ranges: &[Range<usize>], len: usize) -> BufferResult<()> {
 
 /// Accesses of all parts on one stream, ended by one completion.
 struct Aggregate<'a, T> {
-    guards: Vec<Guard>,
-    stream: Stream,
-    timeline: StreamId,
+    /// `None` once it has ended.
+    hold: Option<Hold>,
+    parts: &'a [CudaBuffer<T>],
     address: DevicePtr,
     len: usize,
-    elements: PhantomData<&'a mut [T]>,
+    borrow: PhantomData<&'a mut [T]>,
 }
 
 impl<T> Aggregate<'_, T> {
-    fn release(&mut self) -> RuntimeResult<()> {
-        Guard::release_all(std::mem::take(&mut self.guards), &self.stream)
+    fn hold(&self) -> &Hold {
+        self.hold.as_ref().expect("set until the access ends")
+    }
+
+    fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.parts.iter().map(CudaBuffer::domain)
     }
 }
 
 impl<T> Drop for Aggregate<'_, T> {
     fn drop(&mut self) {
-        if let Err(error) = self.release() {
-            self.stream.device().park(error);
+        if let Some(hold) = self.hold.take() {
+            hold.release_in_drop(self.domains());
         }
     }
 }
@@ -343,13 +346,13 @@ macro_rules! aggregates {
             /// The stream that the access is ordered on.
             #[must_use]
             pub fn stream(&self) -> &Stream {
-                &self.0.stream
+                self.0.hold().stream()
             }
 
             /// All elements of the allocation, readable by work on the access's stream.
             #[must_use]
             pub fn as_slice(&self) -> DeviceSlice<'_, T> {
-                DeviceSlice::new(self.0.address, 0, self.0.len, self.0.timeline)
+                DeviceSlice::new(self.0.address, 0, self.0.len, self.0.hold().timeline())
             }
 
             /// Ends the access, as dropping does, and says what failed.
@@ -359,19 +362,32 @@ macro_rules! aggregates {
             #[track_caller]
             pub fn release(mut self) -> RuntimeResult<()> {
                 let _site = CallSite::enter();
-                self.0.release()
+                match self.0.hold.take() {
+                    Some(hold) => hold.release(self.0.domains()),
+                    None => Ok(()),
+                }
             }
 
-            pub(crate) fn into_guards(mut self) -> Vec<Guard> {
-                std::mem::take(&mut self.0.guards)
+            pub(crate) fn hold(&self) -> &Hold {
+                self.0.hold()
+            }
+
+            pub(crate) fn end_with(
+                mut self,
+                done: Result<Option<&Completion>, ()>,
+                replaced: &mut Replaced,
+            ) {
+                if let Some(hold) = self.0.hold.take() {
+                    hold.end(self.0.domains(), done, replaced);
+                }
             }
         }
 
         impl<T> fmt::Debug for $name<'_, T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($name))
-                    .field("parts", &self.0.guards.len())
-                    .field("stream", &self.0.stream)
+                    .field("parts", &self.0.parts.len())
+                    .field("stream", self.0.hold().stream())
                     .field("len", &self.0.len)
                     .finish_non_exhaustive()
             }
@@ -385,7 +401,7 @@ impl<T> PartitionedWriteAccess<'_, T> {
     /// All elements of the allocation, writable by work on the access's stream.
     #[must_use]
     pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut::new(self.0.address, 0, self.0.len, self.0.timeline)
+        DeviceSliceMut::new(self.0.address, 0, self.0.len, self.0.hold().timeline())
     }
 }
 

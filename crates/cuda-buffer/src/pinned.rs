@@ -1,7 +1,8 @@
 //! Page-locked host memory with a ledger of its own.
 
+use crate::blocking::host_token;
 use crate::domain::{Domain, Memory, PinnedMemory, byte_count};
-use crate::ledger::{AccessKind, Predecessors, Token};
+use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
 use crate::{BufferError, BufferResult};
 use bytemuck::Pod;
 use cuda_driver::CallSite;
@@ -242,7 +243,8 @@ impl<'a, T> HostAccess<'a, T> {
         finish: impl FnOnce(&Predecessors) -> BufferResult<()>,
     ) -> BufferResult<Self> {
         let since = CallSite::current().unwrap_or_else(Location::caller);
-        let (token, copies) = buffer.domain.begin(kind, None, since)?;
+        let (token, mut copies) = (host_token(kind, since), Predecessors::new());
+        buffer.domain.begin(token, &mut copies)?;
         let access = Self {
             domain: &buffer.domain,
             token,
@@ -261,7 +263,7 @@ impl<'a, T> HostAccess<'a, T> {
 
 impl<T> Drop for HostAccess<'_, T> {
     fn drop(&mut self) {
-        self.domain.end(self.token, None);
+        self.domain.end(self.token, None, &mut Replaced::new());
     }
 }
 

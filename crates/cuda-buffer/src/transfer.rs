@@ -1,8 +1,8 @@
 //! Copies and fills, ordered by the ledgers of both sides.
 
-use crate::acquire::{ReadRequest, WriteRequest};
-use crate::guard::{Guard, record};
-use crate::ledger::AccessKind;
+use crate::acquire::{ReadRequest, WriteRequest, sort};
+use crate::guard::{self, record};
+use crate::ledger::{AccessKind, Replaced};
 use crate::pinned::{PinnedBuffer, PinnedSlice, PinnedSliceMut};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
@@ -29,20 +29,24 @@ unsafe fn operate<const N: usize>(
     operation: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
 ) -> BufferResult<()> {
     let since = CallSite::current().unwrap_or_else(Location::caller);
-    let mut guards = Guard::acquire_all(wanted, stream, since)?;
-    // SAFETY: the caller's promise; the guards order the operation with every other use of the memory.
+    let mut wanted = wanted;
+    sort(&mut wanted);
+    let acquired = guard::acquire(wanted.iter().copied(), stream, since)?;
+    // SAFETY: the caller's promise; the tokens order the operation with every other use of the memory.
     let queued = unsafe { stream.enqueue(operation) };
-    let session = guards.first().and_then(Guard::session);
-    match queued.and_then(|()| record(stream, session)) {
+    match queued.and_then(|()| record(stream, acquired.session())) {
         Ok(done) => {
-            for guard in guards {
-                guard.publish(done.clone());
+            let mut replaced = Replaced::new();
+            for (domain, kind) in wanted {
+                acquired.end(domain, kind, done.clone(), &mut replaced);
             }
             Ok(())
         }
         Err(error) => {
             // Nothing was queued, or the failed record has synchronised the stream or poisoned the device.
-            guards.iter_mut().for_each(Guard::fail);
+            for (domain, kind) in wanted {
+                acquired.fail(domain, kind);
+            }
             Err(error.into())
         }
     }

@@ -201,8 +201,8 @@ fn shared_handles_are_checked_when_an_access_is_acquired() {
     let readers = acquire_all(&one, (here.read(), there.read())).unwrap();
     assert!(acquire_all(&one, (here.write(),)).is_err());
     AccessCompletion::new(&one).release(readers).unwrap();
-    let both = acquire_all(&one, (here.write(), there.read()));
-    assert!(both.is_err(), "a write and a read of the same value");
+    // A write and a read of the same value.
+    assert!(acquire_all(&one, (here.write(), there.read())).is_err());
     let (here, error) = here.into_buffer().unwrap_err();
     assert_eq!(error, BufferError::Held { holders: 1 });
     drop(there);
