@@ -1,6 +1,7 @@
 //! Copies and fills.
 
-use crate::{CudaResult, DeviceId, DevicePtr, RawStream};
+use crate::error::not_supported;
+use crate::{Call, CudaResult, DeviceId, DevicePtr, RawStream};
 
 /// The value that a fill repeats. The address must be a multiple of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,21 @@ impl Pattern {
             Self::U32(_) => 4,
         }
     }
+}
+
+/// Rows of bytes in two places, in each of them at a distance of its own.
+///
+/// No pitch is smaller than a row, also where there is one row only, nor larger than 2^31 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRows {
+    /// Bytes of one row.
+    pub width_bytes: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Distance between the starts of two rows at the destination, in bytes.
+    pub dst_pitch_bytes: usize,
+    /// Distance between the starts of two rows at the source, in bytes.
+    pub src_pitch_bytes: usize,
 }
 
 /// Copies and fills. Counts are in bytes but for fills, which count patterns.
@@ -146,4 +162,91 @@ pub trait Copies {
         count: usize,
         stream: RawStream,
     ) -> CudaResult<()>;
+
+    /// Queues a copy of rows from host to device. Bytes between the rows are not touched; no rows, or rows of no bytes,
+    /// are nothing to do.
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` when a pitch is smaller than a row or larger than 2^31 - 1; `NOT_SUPPORTED` unless implemented.
+    ///
+    /// # Safety
+    /// As for [`copy_to_device_async`](Copies::copy_to_device_async), row by row.
+    unsafe fn copy_rows_to_device_async(
+        &self,
+        device: DeviceId,
+        dst: DevicePtr,
+        src: *const u8,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let _ = (dst, src, shape, stream);
+        Err(not_supported(Call::Memcpy2DAsync, device))
+    }
+
+    /// Queues a copy of rows from device to host, as [`copy_rows_to_device_async`](Copies::copy_rows_to_device_async).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As for [`copy_to_host_async`](Copies::copy_to_host_async), row by row.
+    unsafe fn copy_rows_to_host_async(
+        &self,
+        device: DeviceId,
+        dst: *mut u8,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let _ = (dst, src, shape, stream);
+        Err(not_supported(Call::Memcpy2DAsync, device))
+    }
+
+    /// Queues a copy of rows within a device, as [`copy_rows_to_device_async`](Copies::copy_rows_to_device_async).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As for [`copy_device_async`](Copies::copy_device_async), row by row.
+    unsafe fn copy_rows_device_async(
+        &self,
+        device: DeviceId,
+        dst: DevicePtr,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let _ = (dst, src, shape, stream);
+        Err(not_supported(Call::Memcpy2DAsync, device))
+    }
+
+    /// Queues a fill of `rows` rows of `width` patterns, whose starts are `pitch_bytes` bytes apart. Bytes between the
+    /// rows are not touched; no rows, or rows of no patterns, are nothing to do.
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` when the address or the pitch is not a multiple of the pattern's size, or when the pitch is smaller
+    /// than a row or larger than 2^31 - 1; `NOT_SUPPORTED` unless implemented.
+    ///
+    /// # Safety
+    /// The rows are allocated at that point of the stream, and the fill is ordered with other uses of them.
+    #[expect(clippy::too_many_arguments, reason = "the driver's own signature")]
+    unsafe fn fill_rows_async(
+        &self,
+        device: DeviceId,
+        dst: DevicePtr,
+        pitch_bytes: usize,
+        pattern: Pattern,
+        width: usize,
+        rows: usize,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let _ = (dst, pitch_bytes, width, rows, stream);
+        let call = match pattern {
+            Pattern::U8(_) => Call::MemsetD2D8Async,
+            Pattern::U16(_) => Call::MemsetD2D16Async,
+            Pattern::U32(_) => Call::MemsetD2D32Async,
+        };
+        Err(not_supported(call, device))
+    }
 }

@@ -20,6 +20,8 @@ pub struct DeviceProperties {
     pub max_block_threads: u32,
     /// Shared memory a block has without asking for more, in bytes.
     pub shared_bytes_per_block: u32,
+    /// Shared memory a block can have of a function that [asks for it](crate::Kernels::function_allow_shared), in bytes.
+    pub shared_bytes_per_block_opt_in: u32,
     /// Least urgent and most urgent stream priority; smaller numbers are more urgent.
     pub priorities: (i32, i32),
 }
@@ -36,6 +38,7 @@ impl DeviceProperties {
             memory_pools: true,
             max_block_threads: 1024,
             shared_bytes_per_block: 48 * 1024,
+            shared_bytes_per_block_opt_in: 48 * 1024,
             priorities: (0, 0),
         }
     }

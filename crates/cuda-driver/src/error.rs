@@ -43,10 +43,14 @@ codes! {
     ECC_UNCORRECTABLE = 214, "CUDA_ERROR_ECC_UNCORRECTABLE";
     /// Direct peer access is not possible between these devices.
     PEER_ACCESS_UNSUPPORTED = 217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED";
+    /// An uncorrectable error of the link between devices. Sticky.
+    NVLINK_UNCORRECTABLE = 220, "CUDA_ERROR_NVLINK_UNCORRECTABLE";
     /// The PTX is newer than the driver knows, or can't be compiled.
     UNSUPPORTED_PTX_VERSION = 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
     /// The handle names nothing, or an object of another context.
     INVALID_HANDLE = 400, "CUDA_ERROR_INVALID_HANDLE";
+    /// The object is not in the state that the call needs.
+    ILLEGAL_STATE = 401, "CUDA_ERROR_ILLEGAL_STATE";
     /// A named symbol (a kernel) was not found.
     NOT_FOUND = 500, "CUDA_ERROR_NOT_FOUND";
     /// Asynchronous work is not finished yet. An answer rather than an error.
@@ -59,8 +63,16 @@ codes! {
     LAUNCH_TIMEOUT = 702, "CUDA_ERROR_LAUNCH_TIMEOUT";
     /// A device-side assertion failed. Sticky.
     ASSERT = 710, "CUDA_ERROR_ASSERT";
+    /// The stack of a kernel was corrupted or exceeded. Sticky.
+    HARDWARE_STACK_ERROR = 714, "CUDA_ERROR_HARDWARE_STACK_ERROR";
+    /// A kernel ran into an illegal instruction. Sticky.
+    ILLEGAL_INSTRUCTION = 715, "CUDA_ERROR_ILLEGAL_INSTRUCTION";
     /// A kernel touched a misaligned address. Sticky.
     MISALIGNED_ADDRESS = 716, "CUDA_ERROR_MISALIGNED_ADDRESS";
+    /// A kernel used an instruction on an address space that it does not work on. Sticky.
+    INVALID_ADDRESS_SPACE = 717, "CUDA_ERROR_INVALID_ADDRESS_SPACE";
+    /// A kernel's program counter wrapped. Sticky.
+    INVALID_PC = 718, "CUDA_ERROR_INVALID_PC";
     /// A kernel failed for another reason. Sticky.
     LAUNCH_FAILED = 719, "CUDA_ERROR_LAUNCH_FAILED";
     /// The call is not permitted here.
@@ -85,6 +97,8 @@ codes! {
     CAPTURED_EVENT = 907, "CUDA_ERROR_CAPTURED_EVENT";
     /// The capture was begun by another thread.
     STREAM_CAPTURE_WRONG_THREAD = 908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD";
+    /// An executable graph can't be updated that way.
+    GRAPH_EXEC_UPDATE_FAILURE = 910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE";
     /// An unknown error.
     UNKNOWN = 999, "CUDA_ERROR_UNKNOWN";
 }
@@ -144,5 +158,33 @@ impl fmt::Display for CudaError {
 
 impl std::error::Error for CudaError {}
 
+/// What a part of the port answers that an implementation does not have.
+pub(crate) const fn not_supported(call: Call, device: DeviceId) -> CudaError {
+    CudaError::new(ErrorCode::NOT_SUPPORTED, call, Some(device))
+}
+
 /// The result of a driver call.
 pub type CudaResult<T> = Result<T, CudaError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sticky are 214, 220, 700, 702, 710 and 714 to 719; not 1, 2, 701 or 9xx.
+    #[test]
+    fn these_codes_end_a_context() {
+        let sticky: Vec<u32> = (0..1000)
+            .filter(|&code| ErrorCode(code).is_sticky())
+            .collect();
+        assert_eq!(
+            sticky,
+            [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719]
+        );
+        assert!(sticky.iter().all(|&code| ErrorCode(code).name().is_some()));
+    }
+
+    #[test]
+    fn codes_that_no_table_knows_keep_their_number() {
+        assert_eq!(ErrorCode(4711).to_string(), "CUDA error [4711]");
+    }
+}

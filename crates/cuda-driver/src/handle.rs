@@ -52,6 +52,8 @@ handles! {
     RawGraph;
     /// An executable graph.
     RawGraphExec;
+    /// A node of a graph, while the graph exists.
+    RawGraphNode;
 }
 
 /// The ordinal of a device among those the driver enumerates, from 0.

@@ -1,7 +1,8 @@
 //! Kernels: one declaration serves hardware (a PTX image) and simulated devices (a Rust model).
 
+use crate::error::not_supported;
 use crate::{
-    Argument, Arguments, CudaResult, DeviceId, DeviceProperties, ModelError, ModelLaunch,
+    Argument, Arguments, Call, CudaResult, DeviceId, DeviceProperties, ModelError, ModelLaunch,
     RawFunction, RawModule, RawStream,
 };
 use smallvec::SmallVec;
@@ -277,7 +278,14 @@ pub struct ModuleImage {
 }
 
 /// Grid, block and shared memory of a launch.
+///
+/// ```
+/// use cuda_driver::LaunchConfig;
+/// let config = LaunchConfig::new([12, 7, 1], [32, 8, 1]).with_shared_bytes(4096);
+/// assert_eq!((config.grid[0], config.block[1], config.shared_bytes), (12, 8, 4096));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct LaunchConfig {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
@@ -288,6 +296,23 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
+    /// So many blocks of so many threads, in x, y and z, without dynamic shared memory.
+    #[must_use]
+    pub const fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
+        Self {
+            grid,
+            block,
+            shared_bytes: 0,
+        }
+    }
+
+    /// With so much dynamic shared memory for each block, in bytes.
+    #[must_use]
+    pub const fn with_shared_bytes(mut self, shared_bytes: u32) -> Self {
+        self.shared_bytes = shared_bytes;
+        self
+    }
+
     /// One thread for each of `count` elements in blocks of 256; one block for no elements.
     ///
     /// # Errors
@@ -302,18 +327,27 @@ impl LaunchConfig {
                 blocks: blocks as u64,
                 max: i32::MAX as u32,
             })?;
-        Ok(Self {
-            grid: [x, 1, 1],
-            block: [256, 1, 1],
-            shared_bytes: 0,
-        })
+        Ok(Self::new([x, 1, 1], [256, 1, 1]))
     }
 
-    /// Checks the configuration against the limits of a device.
+    /// Checks the configuration against the limits of a device, for a function that did not ask for more shared memory.
     ///
     /// # Errors
     /// [`LaunchError::Grid`], [`LaunchError::Block`] or [`LaunchError::Shared`] with the limit.
     pub fn check(&self, device: &DeviceProperties) -> Result<(), LaunchError> {
+        self.check_with_shared(device, device.shared_bytes_per_block)
+    }
+
+    /// As [`check`](Self::check), for a function that may use `allowed_bytes` of shared memory per block, which
+    /// [`function_allow_shared`](Kernels::function_allow_shared) arranges.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_with_shared(
+        &self,
+        device: &DeviceProperties,
+        allowed_bytes: u32,
+    ) -> Result<(), LaunchError> {
         for (axis, blocks, max) in [
             ('x', self.grid[0], i32::MAX as u32),
             ('y', self.grid[1], 65_535),
@@ -334,10 +368,11 @@ impl LaunchConfig {
                 max: device.max_block_threads,
             });
         }
-        if self.shared_bytes > device.shared_bytes_per_block {
+        if self.shared_bytes > allowed_bytes {
             return Err(LaunchError::Shared {
                 bytes: self.shared_bytes,
-                max: device.shared_bytes_per_block,
+                max: allowed_bytes,
+                opt_in: device.shared_bytes_per_block_opt_in,
             });
         }
         Ok(())
@@ -390,13 +425,17 @@ pub enum LaunchError {
         /// Threads possible.
         max: u32,
     },
-    /// More shared memory than a block has without asking for more.
-    #[error("{bytes} bytes of shared memory per block, but the device gives {max}")]
+    /// More shared memory than a block of this function may have.
+    #[error(
+        "{bytes} bytes of shared memory per block, but this function may have {max}: allow it more, up to {opt_in}"
+    )]
     Shared {
         /// Bytes asked for.
         bytes: u32,
-        /// Bytes possible.
+        /// Bytes that the function may have.
         max: u32,
+        /// Bytes that any function of the device can be allowed.
+        opt_in: u32,
     },
 }
 
@@ -427,6 +466,21 @@ pub trait Kernels {
         module: RawModule,
         name: &'static str,
     ) -> CudaResult<RawFunction>;
+
+    /// Lets blocks of the function have up to `bytes` of dynamic shared memory, which beyond
+    /// [`shared_bytes_per_block`](DeviceProperties::shared_bytes_per_block) must be asked for.
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` beyond what the device has; `NOT_SUPPORTED` unless implemented.
+    fn function_allow_shared(
+        &self,
+        device: DeviceId,
+        function: RawFunction,
+        bytes: u32,
+    ) -> CudaResult<()> {
+        let _ = (function, bytes);
+        Err(not_supported(Call::FuncSetAttribute, device))
+    }
 
     /// Queues a launch.
     ///

@@ -39,13 +39,13 @@ mod stream;
 
 pub use argument::{Argument, Arguments, Scalar};
 pub use call::{Call, CallCounters, CallCounts};
-pub use capture::{Capture, CaptureMode, CaptureStatus, Graphs};
-pub use copy::{Copies, Pattern};
+pub use capture::{Capture, CaptureMode, CaptureStatus, GraphFlags, GraphUpdate, Graphs};
+pub use copy::{Copies, CopyRows, Pattern};
 pub use device::{DeviceProperties, Devices};
 pub use error::{CudaError, CudaResult, ErrorCode};
 pub use handle::{
-    DeviceId, DevicePtr, RawEvent, RawFunction, RawGraph, RawGraphExec, RawModule, RawPool,
-    RawStream,
+    DeviceId, DevicePtr, RawEvent, RawFunction, RawGraph, RawGraphExec, RawGraphNode, RawModule,
+    RawPool, RawStream,
 };
 pub use kernel::{
     Access, FlopsFn, Footprint, FootprintFn, KernelDeclaration, Kernels, LaunchConfig, LaunchError,

@@ -155,11 +155,7 @@ mod tests {
     use super::*;
     use crate::{Argument, DevicePtr};
 
-    const CONFIG: LaunchConfig = LaunchConfig {
-        grid: [1; 3],
-        block: [1; 3],
-        shared_bytes: 0,
-    };
+    const CONFIG: LaunchConfig = LaunchConfig::new([1; 3], [1; 3]);
 
     #[test]
     fn memory_is_taken_once_and_only_written_where_declared() {

@@ -1,9 +1,17 @@
 //! Streams and events: order on the device.
 
-use crate::{CudaResult, DeviceId, RawEvent, RawStream};
+use crate::error::not_supported;
+use crate::{Call, CudaResult, DeviceId, RawEvent, RawStream};
 
 /// What an event can be used for.
+///
+/// ```
+/// use cuda_driver::EventFlags;
+/// let flags = EventFlags::default().with_timing();
+/// assert!(flags.timing && !flags.blocking_sync);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct EventFlags {
     /// Whether the event takes a time stamp. Events without are cheaper.
     pub timing: bool,
@@ -11,13 +19,39 @@ pub struct EventFlags {
     pub blocking_sync: bool,
 }
 
+impl EventFlags {
+    /// The event takes a time stamp.
+    #[must_use]
+    pub const fn with_timing(mut self) -> Self {
+        self.timing = true;
+        self
+    }
+
+    /// A host thread that waits for the event sleeps.
+    #[must_use]
+    pub const fn with_blocking_sync(mut self) -> Self {
+        self.blocking_sync = true;
+        self
+    }
+}
+
 /// Streams. All are made with the non-blocking flag: they don't order with the legacy default stream.
 pub trait Streams {
-    /// A new stream on `device`; smaller priorities are more urgent.
+    /// A new stream on `device`; smaller priorities are more urgent. A priority outside
+    /// [`priorities`](crate::DeviceProperties::priorities) becomes the nearest that is inside.
     ///
     /// # Errors
     /// The driver's own.
     fn stream_create(&self, device: DeviceId, priority: i32) -> CudaResult<RawStream>;
+
+    /// The priority that the stream got.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `NOT_SUPPORTED` unless implemented.
+    fn stream_priority(&self, device: DeviceId, stream: RawStream) -> CudaResult<i32> {
+        let _ = stream;
+        Err(not_supported(Call::StreamGetPriority, device))
+    }
 
     /// Destroys a stream. Work already queued on it finishes.
     ///

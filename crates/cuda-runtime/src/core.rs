@@ -204,10 +204,7 @@ impl DeviceCore {
         let event = match spare_event {
             Some(event) => event,
             None => {
-                let flags = EventFlags {
-                    timing: false,
-                    blocking_sync: true,
-                };
+                let flags = EventFlags::default().with_blocking_sync();
                 let event = self.call_in_cleanup(|driver| driver.event_create(self.id, flags))?;
                 self.events_created.fetch_add(1, Ordering::Relaxed);
                 event

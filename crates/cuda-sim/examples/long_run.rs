@@ -72,11 +72,7 @@ fn main() -> CudaResult<()> {
 
     let module = sim.module_load(device, &MODULE)?;
     let touch = sim.module_function(device, module, "touch")?;
-    let config = LaunchConfig {
-        grid: [1; 3],
-        block: [64, 1, 1],
-        shared_bytes: 0,
-    };
+    let config = LaunchConfig::new([1; 3], [64, 1, 1]);
     let mut buffers = [
         Argument::Pointer(sim.mem_alloc(device, 256)?),
         Argument::Pointer(sim.mem_alloc(device, 256)?),

@@ -28,6 +28,12 @@ impl AddressSpace {
         address >= ORIGIN
     }
 
+    /// The ordinal of the device that an address belongs to.
+    pub(crate) fn device_of(address: u64) -> Option<u32> {
+        let ordinal = address.checked_sub(ORIGIN)? / PER_DEVICE;
+        u32::try_from(ordinal).ok()
+    }
+
     /// A range of `bytes`, which is a multiple of [`ALIGN`].
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         debug_assert!(bytes.is_multiple_of(ALIGN));

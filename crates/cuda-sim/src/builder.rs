@@ -2,7 +2,7 @@
 
 use crate::driver::SimDriver;
 use crate::time::TimeProfile;
-use cuda_driver::DeviceId;
+use cuda_driver::{DeviceId, DeviceProperties};
 use std::time::Duration;
 
 /// In which order operations of different streams run.
@@ -102,7 +102,20 @@ pub(crate) struct Config {
     pub(crate) wait_limit: Duration,
 }
 
+/// Shared memory of a block that a function can ask for, in bytes: compute capability 9.0 has 227 KiB.
+pub(crate) const SHARED_BYTES_OPT_IN: u32 = 227 * 1024;
+
 impl Config {
+    /// What each device is and can do.
+    pub(crate) fn properties(&self, name: &str) -> DeviceProperties {
+        let mut properties = DeviceProperties::new(name, self.memory_bytes);
+        properties.multiprocessors = self.profile.multiprocessors;
+        properties.memory_pools = self.pools;
+        properties.priorities = self.priorities;
+        properties.shared_bytes_per_block_opt_in = SHARED_BYTES_OPT_IN;
+        properties
+    }
+
     /// Whether devices can be given access to each other's memory.
     pub(crate) fn reaches(&self, a: DeviceId, b: DeviceId) -> bool {
         self.peers && !self.apart.contains(&(a.min(b), a.max(b)))
@@ -163,6 +176,14 @@ impl SimBuilder {
     /// These two devices can't be given access to each other's memory, whatever others can.
     pub fn apart(mut self, a: DeviceId, b: DeviceId) -> Self {
         self.0.apart.push((a.min(b), a.max(b)));
+        self
+    }
+
+    /// The least and the most urgent priority of streams; smaller is more urgent, 0 and -5 unless told otherwise. They
+    /// are exchanged when given the other way round. Of what can run, the eager schedule takes the
+    /// most urgent first, and the stepped one mostly does. Modelled time knows nothing of priorities.
+    pub fn priorities(mut self, least: i32, greatest: i32) -> Self {
+        self.0.priorities = (least.max(greatest), least.min(greatest));
         self
     }
 

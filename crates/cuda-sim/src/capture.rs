@@ -24,10 +24,12 @@ pub(crate) struct CaptureState {
     /// The streams that are part of it, each with the nodes that its next one follows.
     pub(crate) streams: Vec<(RawStream, SmallVec<[u32; 2]>)>,
     pub(crate) allocations: Vec<GraphAllocation>,
+    /// Nodes that belong to child graphs.
+    inner: usize,
 }
 
 impl CaptureState {
-    fn frontier(&mut self, stream: RawStream) -> &mut SmallVec<[u32; 2]> {
+    pub(crate) fn frontier(&mut self, stream: RawStream) -> &mut SmallVec<[u32; 2]> {
         let index = self
             .streams
             .iter()
@@ -50,6 +52,31 @@ impl CaptureState {
             site,
         });
         number
+    }
+
+    /// Adds all nodes of a graph behind the stream's earlier ones, and one more that stands for all of them.
+    fn add_child(&mut self, stream: RawStream, child: &GraphData, site: Site) {
+        let before = self.frontier(stream).clone();
+        let first = self.nodes.len() as u32;
+        for node in &child.nodes {
+            let after = if node.after.is_empty() {
+                before.clone()
+            } else {
+                node.after.iter().map(|earlier| first + earlier).collect()
+            };
+            self.nodes.push(Node {
+                after,
+                stream,
+                ..node.clone()
+            });
+        }
+        let ends = (0..child.nodes.len()).filter(|&node| child.before[node].is_empty());
+        let ends: SmallVec<[u32; 2]> = ends.map(|node| first + node as u32).collect();
+        if !ends.is_empty() {
+            *self.frontier(stream) = ends;
+        }
+        self.add(stream, Arc::new(Work::end_of_child(self.device)), site);
+        self.inner += child.nodes.len();
     }
 
     /// The stream's next node follows these as well.
@@ -194,7 +221,7 @@ impl Sim {
     ) -> Result<(), ErrorCode> {
         let (_, capture) = self.stream(device, stream, caller)?;
         if let Some(id) = capture {
-            let code = ErrorCode::STREAM_CAPTURE_UNSUPPORTED;
+            let code = ErrorCode::ILLEGAL_STATE;
             return Err(self.misuse(
                 caller,
                 code,
@@ -214,6 +241,7 @@ impl Sim {
             nodes: Vec::new(),
             streams: vec![(stream, SmallVec::new())],
             allocations: Vec::new(),
+            inner: 0,
         };
         self.captures.insert(id, state);
         if let Some(entry) = self.streams.get_mut(stream.raw()) {
@@ -231,12 +259,12 @@ impl Sim {
         let (_, capture) = self.stream(device, stream, caller)?;
         let Some((id, state)) = capture.and_then(|id| Some((id, self.captures.get_mut(&id)?)))
         else {
-            let code = ErrorCode::STREAM_CAPTURE_UNMATCHED;
+            let code = ErrorCode::ILLEGAL_STATE;
             return Err(self.misuse(
                 caller,
                 code,
                 None,
-                "a capture ends on the stream on which it was begun",
+                "a stream that does not capture has no capture to end",
             ));
         };
         if state.origin != stream {
@@ -281,7 +309,12 @@ impl Sim {
             self.discarded.add(state);
             return Err(code);
         }
-        let data = Arc::new(GraphData::new(id, state.nodes, state.allocations));
+        let data = Arc::new(GraphData::new(
+            id,
+            state.nodes,
+            state.allocations,
+            state.inner,
+        ));
         self.adopt_graph(&data);
         let graph = Graph {
             device,
@@ -290,6 +323,26 @@ impl Sim {
             checked: false,
         };
         Ok(crate::made::graph(self.graphs.insert(graph)))
+    }
+
+    /// Makes a graph one node of the capture of a stream.
+    pub(crate) fn capture_child(
+        &mut self,
+        capture: Option<u64>,
+        stream: RawStream,
+        child: &GraphData,
+        caller: Caller,
+    ) -> Result<(), ErrorCode> {
+        let Some(id) = capture else {
+            return Err(ErrorCode::ILLEGAL_STATE);
+        };
+        let state = self.valid_capture(id)?;
+        if child.allocates() {
+            let rule = "a graph that allocates or frees memory can't become a node of another";
+            return Err(self.misuse(caller, ErrorCode::INVALID_VALUE, Some(id), rule));
+        }
+        state.add_child(stream, child, caller.site);
+        Ok(())
     }
 
     pub(crate) fn capture_status(&self, capture: Option<u64>) -> CaptureStatus {
@@ -326,7 +379,11 @@ impl Sim {
                     nodes,
                 },
             ) => {
-                if !self.captures.contains_key(of_event) {
+                let valid = self.captures.get(of_event).map(|capture| !capture.invalid);
+                if valid == Some(false) && of_stream.is_none() {
+                    return Err(ErrorCode::INVALID_VALUE);
+                }
+                if valid.is_none() {
                     let rule = "an event recorded in a capture can't be waited for after the capture has ended";
                     return match of_stream {
                         Some(id) => Err(self.invalidate(

@@ -156,7 +156,12 @@ impl Sim {
             ..
         } = self;
         let mut carried: SmallVec<[Range<u64>; 2]> = SmallVec::new();
-        for touch in work.touches.iter().filter(|touch| touch.access.reads()) {
+        for (index, touch) in work
+            .touches
+            .iter()
+            .enumerate()
+            .filter(|(_, touch)| touch.access.reads())
+        {
             let Some(allocation) = resolved[touch.span].and_then(|id| allocations.get_mut(id))
             else {
                 continue;
@@ -165,7 +170,9 @@ impl Sim {
                 continue;
             }
             if let Body::CopyDevice = work.body {
-                let (from, to) = (touch.range.start, work.touches[1].range.start);
+                // As many rows are read as are written.
+                let target = &work.touches[index + work.touches.len() / 2];
+                let (from, to) = (touch.range.start, target.range.start);
                 let parts = allocation.unwritten.within(touch.range.clone());
                 carried.extend(parts.map(|part| part.start - from + to..part.end - from + to));
                 continue;
@@ -191,7 +198,13 @@ impl Sim {
                 continue;
             };
             allocation.unwritten.remove(touch.range.clone());
-            for part in carried.drain(..) {
+        }
+        if carried.is_empty() {
+            return;
+        }
+        let target = work.touches.last().and_then(|touch| resolved[touch.span]);
+        if let Some(allocation) = target.and_then(|id| allocations.get_mut(id)) {
+            for part in carried {
                 allocation.unwritten.insert(part);
             }
         }
@@ -236,7 +249,9 @@ impl Sim {
             }
             return false;
         }
-        self.touch_host(range, writes, operation, epoch);
+        for row in host.row_ranges() {
+            self.touch_host(row, writes, operation, epoch);
+        }
         true
     }
 

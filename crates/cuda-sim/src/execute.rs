@@ -5,8 +5,9 @@ use crate::lane::{HostBefore, Pending};
 use crate::memory::{AllocationId, Origin};
 use crate::report::{Finding, MemorySpace, MemoryUse};
 use crate::sim::Sim;
-use crate::work::{Body, Span};
+use crate::work::Body;
 use cuda_driver::{ErrorCode, Pattern};
+use std::ops::Range;
 
 /// What is behind a span at the moment of execution.
 enum Behind {
@@ -24,8 +25,8 @@ impl Sim {
         if let Some(host) = &work.host {
             let touched = match pending.host_before {
                 HostBefore::Unknown => false,
-                HostBefore::Source(print) => host.pointer.fingerprint(host.bytes) != print,
-                HostBefore::Poisoned => !host.pointer.is_poisoned(host.bytes),
+                HostBefore::Source(print) => host.fingerprint() != print,
+                HostBefore::Poisoned => !host.is_poisoned(),
             };
             if touched {
                 let used = MemoryUse {
@@ -52,7 +53,7 @@ impl Sim {
     fn run_body(&mut self, pending: &Pending) -> Result<(), ErrorCode> {
         let work = &pending.work;
         match &work.body {
-            Body::HostFunction(_) => {}
+            Body::HostFunction(_) | Body::Nothing => {}
             Body::Allocation => {
                 if let Some(allocation) =
                     pending.memory[0].and_then(|id| self.allocations.get_mut(id))
@@ -66,33 +67,43 @@ impl Sim {
                 }
             }
             Body::Fill { pattern } => {
-                self.write(&work.spans[0], pending.memory[0], &mut |bytes| {
-                    fill(bytes, *pattern)
-                })?;
+                for row in &work.touches {
+                    self.write(&row.range, pending.memory[0], &mut |bytes| {
+                        fill(bytes, *pattern)
+                    })?;
+                }
             }
-            Body::CopyToDevice { src } => {
-                self.write(&work.spans[0], pending.memory[0], &mut |bytes| {
-                    src.read(bytes)
-                })?;
+            Body::CopyToDevice => {
+                for (row, src) in work.touches.iter().zip(work.host_rows()) {
+                    self.write(&row.range, pending.memory[0], &mut |bytes| src.read(bytes))?;
+                }
             }
             Body::StagedToDevice { bytes: staged } => {
-                self.write(&work.spans[0], pending.memory[0], &mut |bytes| {
+                self.write(&work.spans[0].range, pending.memory[0], &mut |bytes| {
                     bytes.copy_from_slice(staged)
                 })?;
             }
-            Body::CopyToHost { dst } => {
-                self.read(&work.spans[0], pending.memory[0], &mut |bytes| {
-                    dst.write(bytes)
-                })?;
+            Body::CopyToHost => {
+                for (row, dst) in work.touches.iter().zip(work.host_rows()) {
+                    self.read(&row.range, pending.memory[0], &mut |bytes| dst.write(bytes))?;
+                }
             }
             Body::CopyDevice => {
+                let (src, dst) = work.touches.split_at(work.touches.len() / 2);
                 let mut copied = Vec::new();
-                self.read(&work.spans[0], pending.memory[0], &mut |bytes| {
-                    copied.extend_from_slice(bytes)
-                })?;
-                self.write(&work.spans[1], pending.memory[1], &mut |bytes| {
-                    bytes.copy_from_slice(&copied)
-                })?;
+                for row in src {
+                    self.read(&row.range, pending.memory[0], &mut |bytes| {
+                        copied.extend_from_slice(bytes)
+                    })?;
+                }
+                let mut left = copied.as_slice();
+                for row in dst {
+                    self.write(&row.range, pending.memory[1], &mut |bytes| {
+                        let (row, more) = left.split_at(bytes.len());
+                        bytes.copy_from_slice(row);
+                        left = more;
+                    })?;
+                }
             }
             Body::Kernel { .. } => return self.run_kernel(pending),
         }
@@ -137,21 +148,21 @@ impl Sim {
 
     fn write(
         &mut self,
-        span: &Span,
+        range: &Range<u64>,
         id: Option<AllocationId>,
         with: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), ErrorCode> {
         if let Some(id) = self.memory_behind(id)?
             && let Some(allocation) = self.allocations.get_mut(id)
         {
-            with(allocation.bytes_mut(&span.range));
+            with(allocation.bytes_mut(range));
         }
         Ok(())
     }
 
     fn read(
         &mut self,
-        span: &Span,
+        range: &Range<u64>,
         id: Option<AllocationId>,
         with: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ErrorCode> {
@@ -159,8 +170,8 @@ impl Sim {
             .memory_behind(id)?
             .and_then(|id| self.allocations.get_mut(id))
         {
-            Some(allocation) => with(allocation.bytes_mut(&span.range)),
-            None => with(&vec![POISON; (span.range.end - span.range.start) as usize]),
+            Some(allocation) => with(allocation.bytes_mut(range)),
+            None => with(&vec![POISON; (range.end - range.start) as usize]),
         }
         Ok(())
     }

@@ -3,9 +3,9 @@
 use crate::clock::Epoch;
 use crate::handles::Site;
 use crate::lane::{Pending, Task};
-use crate::memory::{Allocation, Origin};
+use crate::memory::{Allocation, AllocationId, Origin};
 use crate::objects::EagerRecord;
-use crate::report::Operation;
+use crate::report::{Operation, OperationKind};
 use crate::sim::Sim;
 use crate::work::{Body, Work};
 use cuda_driver::{DeviceId, ErrorCode, RawStream};
@@ -35,19 +35,26 @@ pub(crate) struct GraphAllocation {
 }
 
 /// What a graph and its executable forms share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct GraphData {
     pub(crate) id: u64,
     pub(crate) nodes: Vec<Node>,
     /// For each node, those that follow it.
     pub(crate) before: Vec<SmallVec<[u32; 2]>>,
     pub(crate) allocations: Vec<GraphAllocation>,
+    /// Nodes that belong to child graphs.
+    pub(crate) inner: usize,
     /// Whether host memory of its copies can change between launch and execution by the graph's own doing.
     writes_host: bool,
 }
 
 impl GraphData {
-    pub(crate) fn new(id: u64, nodes: Vec<Node>, allocations: Vec<GraphAllocation>) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        nodes: Vec<Node>,
+        allocations: Vec<GraphAllocation>,
+        inner: usize,
+    ) -> Self {
         let mut before: Vec<SmallVec<[u32; 2]>> = nodes.iter().map(|_| SmallVec::new()).collect();
         for (index, node) in nodes.iter().enumerate() {
             for &earlier in &node.after {
@@ -63,8 +70,16 @@ impl GraphData {
             nodes,
             before,
             allocations,
+            inner,
             writes_host,
         }
+    }
+
+    /// Whether it has nodes that allocate or free memory.
+    pub(crate) fn allocates(&self) -> bool {
+        self.nodes
+            .iter()
+            .any(|node| matches!(node.work.body, Body::Allocation | Body::Free))
     }
 
     /// The memory that nodes of the graph allocate at an address.
@@ -93,6 +108,10 @@ pub(crate) struct Exec {
     pub(crate) data: Arc<GraphData>,
     /// Its latest launch: the next one follows it.
     pub(crate) last: Option<Box<EagerRecord>>,
+    /// Whether the order of its nodes was checked since they last changed.
+    pub(crate) checked: bool,
+    /// Whether a launch frees what an earlier one left allocated.
+    pub(crate) auto_free: bool,
 }
 
 /// How many graphs and executable graphs hold the addresses of each graph's allocations.
@@ -214,6 +233,35 @@ impl Sim {
         }
     }
 
+    /// Frees what earlier launches left allocated, on a lane that comes after them.
+    fn free_in_stream(
+        &mut self,
+        lane: u32,
+        memory: &[AllocationId],
+        last: Option<&EagerRecord>,
+        site: Site,
+    ) {
+        if memory.is_empty() {
+            return;
+        }
+        if let Some(last) = last.filter(|last| last.epoch.lane != lane && !self.is_done(last.epoch))
+        {
+            let epoch = self.next_epoch(lane);
+            self.push(epoch, Task::Wait(last.epoch));
+        }
+        for &id in memory {
+            let Some(allocation) = self.allocations.get(id) else {
+                continue;
+            };
+            let (device, base) = (allocation.device, allocation.base);
+            let stream = self.lanes[lane as usize].stream;
+            let freed = self.operation(OperationKind::Free, device, stream, site);
+            self.submit(lane, Arc::new(Work::free(device, base)), site);
+            let clock = self.lanes[lane as usize].clock.clone();
+            self.check_free(id, freed, &clock);
+        }
+    }
+
     /// Queues a launch of an executable graph on a lane.
     pub(crate) fn launch_graph(
         &mut self,
@@ -224,21 +272,28 @@ impl Sim {
         let Some(entry) = self.execs.get_mut(exec) else {
             return Err(ErrorCode::INVALID_VALUE);
         };
-        let (data, last) = (Arc::clone(&entry.data), entry.last.take());
-        let still_allocated = data.allocations.iter().any(|memory| {
-            let id = self.allocations.based_at(memory.address);
-            id.and_then(|id| self.allocations.get(id))
-                .is_some_and(|allocation| allocation.freed.is_none())
-        });
-        if still_allocated {
-            if let Some(entry) = self.execs.get_mut(exec) {
-                entry.last = last;
-            }
+        let data = Arc::clone(&entry.data);
+        let still_allocated: SmallVec<[AllocationId; 2]> = data
+            .allocations
+            .iter()
+            .filter_map(|memory| self.allocations.based_at(memory.address))
+            .filter(|&id| {
+                let allocation = self.allocations.get(id);
+                allocation.is_some_and(|allocation| allocation.freed.is_none())
+            })
+            .collect();
+        if !still_allocated.is_empty() && !entry.auto_free {
             return Err(ErrorCode::INVALID_VALUE);
+        }
+        let last = entry.last.take();
+        let unchecked = !std::mem::replace(&mut entry.checked, true);
+        if unchecked {
+            self.check_graph(&data);
         }
         if let Some(last) = &last {
             self.lane(lane).clock.join(&last.clock);
         }
+        self.free_in_stream(lane, &still_allocated, last.as_deref(), site);
         let epoch = self.next_epoch(lane);
         let ready = self
             .submission_time(lane)

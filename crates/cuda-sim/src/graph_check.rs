@@ -54,7 +54,10 @@ fn uses(graph: &GraphData) -> Vec<Use> {
             .touches
             .iter()
             .map(|touch| (touch.range.clone(), touch.access.writes()));
-        let host = work.host.iter().map(|host| (host.range(), host.writes));
+        let host = work
+            .host
+            .iter()
+            .flat_map(|host| host.row_ranges().map(|row| (row, host.writes)));
         let whole = match work.body {
             Body::Allocation | Body::Free => graph.allocation_at(work.spans[0].range.start),
             _ => None,

@@ -33,6 +33,11 @@ impl HostPtr {
         Self(pointer)
     }
 
+    /// The pointer so many bytes further on; where that is, is for its user to know.
+    pub(crate) fn at(self, offset: usize) -> Self {
+        Self(self.0.wrapping_add(offset))
+    }
+
     pub(crate) fn address(self) -> u64 {
         self.0.addr() as u64
     }

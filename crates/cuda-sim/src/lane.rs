@@ -72,6 +72,8 @@ pub(crate) struct Lane {
     /// `None` for a device's legacy stream, on which synchronous copies run.
     pub(crate) stream: Option<RawStream>,
     pub(crate) queue: VecDeque<Queued>,
+    /// Smaller is more urgent.
+    pub(crate) priority: i32,
     /// Number of the last entry asked for.
     pub(crate) submitted: u64,
     /// Number of the last entry that completed.
@@ -106,6 +108,7 @@ impl Lane {
             device,
             stream,
             queue: VecDeque::new(),
+            priority: 0,
             submitted: 0,
             completed: 0,
             clock: Clock::default(),

@@ -79,6 +79,7 @@ mod faults;
 mod graph;
 mod graph_check;
 mod graph_dot;
+mod graph_update;
 mod handles;
 mod host_memory;
 mod lane;

@@ -4,7 +4,9 @@
     reason = "a handle says that a driver has given its number out, and this is the driver"
 )]
 
-use cuda_driver::{RawEvent, RawFunction, RawGraph, RawGraphExec, RawModule, RawPool, RawStream};
+use cuda_driver::{
+    RawEvent, RawFunction, RawGraph, RawGraphExec, RawGraphNode, RawModule, RawPool, RawStream,
+};
 
 macro_rules! handles {
     ($($function:ident $handle:ident;)*) => { $(
@@ -24,4 +26,5 @@ handles! {
     function RawFunction;
     graph RawGraph;
     graph_exec RawGraphExec;
+    graph_node RawGraphNode;
 }

@@ -64,6 +64,8 @@ pub(crate) struct FunctionEntry {
     pub(crate) declaration: &'static KernelDeclaration,
     /// Whether it was launched outside a capture before, which loads it.
     pub(crate) loaded: bool,
+    /// Dynamic shared memory that was asked for, in bytes; 0 for what every function has.
+    pub(crate) shared_bytes: u32,
 }
 
 /// A page-locked allocation, never reused, unlike its address.

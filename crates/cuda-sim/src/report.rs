@@ -28,6 +28,8 @@ pub enum OperationKind {
     HostAllocation,
     /// A free of page-locked host memory.
     HostFree,
+    /// A graph within another, as one node.
+    ChildGraph,
 }
 
 /// One operation, as the program asked for it.

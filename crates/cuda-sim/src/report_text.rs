@@ -19,6 +19,7 @@ impl fmt::Display for OperationKind {
             Self::Free => "free",
             Self::HostAllocation => "allocation of page-locked memory",
             Self::HostFree => "free of page-locked memory",
+            Self::ChildGraph => "child graph",
         })
     }
 }

@@ -57,14 +57,23 @@ impl Sim {
         self.random.chance(eagerness)
     }
 
-    /// Runs one operation: a random one that can run.
+    /// Runs one operation: a random one that can run. Of lanes of different priority, the most urgent ones mostly.
     pub(crate) fn step_randomly(&mut self, may_call: bool) -> Step {
-        let runnable: SmallVec<[u32; 16]> = self
+        let mut runnable: SmallVec<[u32; 16]> = self
             .active
             .iter()
             .copied()
             .filter(|&lane| self.is_runnable(lane, may_call))
             .collect();
+        let priority = |&lane: &u32| self.lanes[lane as usize].priority;
+        let (most, least) = (
+            runnable.iter().map(priority).min(),
+            runnable.iter().map(priority).max(),
+        );
+        if most != least && self.random.chance(128) {
+            let lanes = &self.lanes;
+            runnable.retain(|lane| Some(lanes[*lane as usize].priority) == most);
+        }
         match runnable.len() {
             0 => Step::Idle,
             n => {
@@ -74,13 +83,14 @@ impl Sim {
         }
     }
 
-    /// Runs one operation: the first that can run, in the order in which streams became busy.
+    /// Runs one operation: the most urgent that can run, of several the first in the order in which streams became busy.
     pub(crate) fn step_in_order(&mut self, may_call: bool) -> Step {
         match self
             .active
             .iter()
             .copied()
-            .find(|&lane| self.is_runnable(lane, may_call))
+            .filter(|&lane| self.is_runnable(lane, may_call))
+            .min_by_key(|&lane| self.lanes[lane as usize].priority)
         {
             Some(lane) => self.run_front(lane, false, may_call),
             None => Step::Idle,

@@ -339,10 +339,10 @@ impl Sim {
         if may_change || !self.config.checks.host_memory {
             HostBefore::Unknown
         } else if host.writes {
-            host.pointer.poison(host.bytes);
+            host.poison();
             HostBefore::Poisoned
         } else {
-            HostBefore::Source(host.pointer.fingerprint(host.bytes))
+            HostBefore::Source(host.fingerprint())
         }
     }
 

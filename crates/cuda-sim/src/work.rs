@@ -20,16 +20,12 @@ pub(crate) enum Body {
         config: LaunchConfig,
         args: Box<[Argument]>,
     },
-    CopyToDevice {
-        src: HostPtr,
-    },
+    CopyToDevice,
     /// A copy whose source was staged when it was asked for.
     StagedToDevice {
         bytes: Vec<u8>,
     },
-    CopyToHost {
-        dst: HostPtr,
-    },
+    CopyToHost,
     CopyDevice,
     Fill {
         pattern: Pattern,
@@ -39,20 +35,22 @@ pub(crate) enum Body {
     Allocation,
     /// Memory at `address` becomes invalid.
     Free,
+    Nothing,
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kernel { declaration, .. } => declaration.name(),
-            Self::CopyToDevice { .. } => "CopyToDevice",
+            Self::CopyToDevice => "CopyToDevice",
             Self::StagedToDevice { .. } => "StagedToDevice",
-            Self::CopyToHost { .. } => "CopyToHost",
+            Self::CopyToHost => "CopyToHost",
             Self::CopyDevice => "CopyDevice",
             Self::Fill { .. } => "Fill",
             Self::HostFunction(_) => "HostFunction",
             Self::Allocation => "Allocation",
             Self::Free => "Free",
+            Self::Nothing => "Nothing",
         })
     }
 }
@@ -77,20 +75,88 @@ pub(crate) struct Touch {
     pub(crate) access: Access,
 }
 
-/// A run of host bytes that an operation touches.
+/// Rows of host bytes that an operation touches; usually one.
 #[derive(Clone, Debug)]
 pub(crate) struct HostTouch {
     pub(crate) pointer: HostPtr,
-    pub(crate) bytes: usize,
+    rows: Rows,
     pub(crate) writes: bool,
     /// The page-locked allocation that it lies in.
     pub(crate) pinned: Option<PinnedId>,
 }
 
 impl HostTouch {
+    /// From the first to the last byte, whatever lies between the rows.
     pub(crate) fn range(&self) -> Range<u64> {
         let start = self.pointer.address();
-        start..start + self.bytes as u64
+        start..start + self.rows.extent() as u64
+    }
+
+    /// Where each row begins.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = HostPtr> + '_ {
+        let Rows { rows, pitch, .. } = self.rows;
+        (0..rows).map(move |row| self.pointer.at(row * pitch))
+    }
+
+    /// Bytes of each row.
+    pub(crate) fn width(&self) -> usize {
+        self.rows.width
+    }
+
+    pub(crate) fn row_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let width = self.width() as u64;
+        self.rows()
+            .map(move |row| row.address()..row.address() + width)
+    }
+
+    /// Makes a destination recognisable.
+    pub(crate) fn poison(&self) {
+        self.rows().for_each(|row| row.poison(self.width()));
+    }
+
+    /// Whether a destination is as [`poison`](Self::poison) left it.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.rows().all(|row| row.is_poisoned(self.width()))
+    }
+
+    /// A number that changes when a source does, but for rare accidents.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let prints = self.rows().map(|row| row.fingerprint(self.width()));
+        prints.fold(0, |all: u64, print| all.rotate_left(7) ^ print)
+    }
+}
+
+/// Rows of bytes at equal distances; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) width: usize,
+    pub(crate) rows: usize,
+    pub(crate) pitch: usize,
+}
+
+impl Rows {
+    pub(crate) const fn one(width: usize) -> Self {
+        Self {
+            width,
+            rows: 1,
+            pitch: width,
+        }
+    }
+
+    /// Bytes from the first to the last; only of rows that [`fit`](Self::fit).
+    pub(crate) const fn extent(self) -> usize {
+        (self.rows - 1) * self.pitch + self.width
+    }
+
+    /// Whether all rows lie in the address space when the first begins at `address`.
+    pub(crate) fn fit(self, address: u64) -> bool {
+        let last = (self.rows - 1).checked_mul(self.pitch);
+        let end = last.and_then(|last| last.checked_add(self.width));
+        end.is_some_and(|end| address.checked_add(end as u64).is_some())
+    }
+
+    pub(crate) const fn bytes(self) -> u64 {
+        self.rows as u64 * self.width as u64
     }
 }
 
@@ -119,31 +185,40 @@ impl Work {
         }
     }
 
+    /// Where each row of its host memory begins.
+    pub(crate) fn host_rows(&self) -> impl Iterator<Item = HostPtr> + '_ {
+        self.host.iter().flat_map(HostTouch::rows)
+    }
+
     /// Whether it calls a host function.
     pub(crate) fn is_call(&self) -> bool {
         matches!(self.body, Body::HostFunction(_))
     }
 
-    fn with_operand(mut self, param: usize, address: u64, bytes: u64, access: Access) -> Self {
-        let range = address..address.saturating_add(bytes);
-        self.touches.push(Touch {
-            span: self.spans.len(),
-            range: range.clone(),
-            access,
-        });
+    fn with_operand(mut self, param: usize, address: u64, rows: Rows, access: Access) -> Self {
+        let span = self.spans.len();
+        let width = rows.width as u64;
+        self.touches.extend((0..rows.rows).map(|row| {
+            let start = address.saturating_add((row * rows.pitch) as u64);
+            Touch {
+                span,
+                range: start..start.saturating_add(width),
+                access,
+            }
+        }));
         self.spans.push(Span {
             param,
-            range,
+            range: address..address.saturating_add(rows.extent() as u64),
             writes: access.writes(),
-            whole: true,
+            whole: rows.rows == 1,
         });
         self
     }
 
-    fn with_host(mut self, pointer: HostPtr, bytes: usize, writes: bool) -> Self {
+    fn with_host(mut self, pointer: HostPtr, rows: Rows, writes: bool) -> Self {
         self.host = Some(HostTouch {
             pointer,
-            bytes,
+            rows,
             writes,
             pinned: None,
         });
@@ -152,20 +227,19 @@ impl Work {
 
     pub(crate) fn copy_to_device(
         device: DeviceId,
-        dst: u64,
-        src: HostPtr,
-        bytes: usize,
+        dst: (u64, Rows),
+        src: (HostPtr, Rows),
         time: &TimeProfile,
     ) -> Self {
-        let cost = time.host_copy(Engine::ToDevice, bytes as u64);
+        let cost = time.host_copy(Engine::ToDevice, dst.1.bytes());
         Self::new(
             OperationKind::CopyToDevice,
-            Body::CopyToDevice { src },
+            Body::CopyToDevice,
             device,
             cost,
         )
-        .with_operand(0, dst, bytes as u64, Access::Write)
-        .with_host(src, bytes, false)
+        .with_operand(0, dst.0, dst.1, Access::Write)
+        .with_host(src.0, src.1, false)
     }
 
     pub(crate) fn staged_to_device(
@@ -174,63 +248,58 @@ impl Work {
         bytes: Vec<u8>,
         time: &TimeProfile,
     ) -> Self {
-        let (cost, len) = (
-            time.host_copy(Engine::ToDevice, bytes.len() as u64),
-            bytes.len() as u64,
-        );
+        let rows = Rows::one(bytes.len());
+        let cost = time.host_copy(Engine::ToDevice, rows.bytes());
         Self::new(
             OperationKind::CopyToDevice,
             Body::StagedToDevice { bytes },
             device,
             cost,
         )
-        .with_operand(0, dst, len, Access::Write)
+        .with_operand(0, dst, rows, Access::Write)
     }
 
     pub(crate) fn copy_to_host(
         device: DeviceId,
-        dst: HostPtr,
-        src: u64,
-        bytes: usize,
+        dst: (HostPtr, Rows),
+        src: (u64, Rows),
         time: &TimeProfile,
     ) -> Self {
-        let cost = time.host_copy(Engine::ToHost, bytes as u64);
-        Self::new(
-            OperationKind::CopyToHost,
-            Body::CopyToHost { dst },
-            device,
-            cost,
-        )
-        .with_operand(1, src, bytes as u64, Access::Read)
-        .with_host(dst, bytes, true)
+        let cost = time.host_copy(Engine::ToHost, src.1.bytes());
+        Self::new(OperationKind::CopyToHost, Body::CopyToHost, device, cost)
+            .with_operand(1, src.0, src.1, Access::Read)
+            .with_host(dst.0, dst.1, true)
     }
 
     pub(crate) fn copy_device(
         device: DeviceId,
-        dst: u64,
-        src: u64,
-        bytes: usize,
+        dst: (u64, Rows),
+        src: (u64, Rows),
         cost: Cost,
     ) -> Self {
         Self::new(OperationKind::CopyDevice, Body::CopyDevice, device, cost)
-            .with_operand(1, src, bytes as u64, Access::Read)
-            .with_operand(0, dst, bytes as u64, Access::Write)
+            .with_operand(1, src.0, src.1, Access::Read)
+            .with_operand(0, dst.0, dst.1, Access::Write)
     }
 
     pub(crate) fn fill(
         device: DeviceId,
-        dst: u64,
+        dst: (u64, Rows),
         pattern: Pattern,
-        bytes: u64,
         time: &TimeProfile,
     ) -> Self {
         Self::new(
             OperationKind::Fill,
             Body::Fill { pattern },
             device,
-            time.sweep(bytes),
+            time.sweep(dst.1.bytes()),
         )
-        .with_operand(0, dst, bytes, Access::Write)
+        .with_operand(0, dst.0, dst.1, Access::Write)
+    }
+
+    /// The end of a child graph: what follows it follows all of its nodes.
+    pub(crate) fn end_of_child(device: DeviceId) -> Self {
+        Self::new(OperationKind::ChildGraph, Body::Nothing, device, Cost::FREE)
     }
 
     pub(crate) fn host_function(device: DeviceId, function: Arc<dyn Fn() + Send + Sync>) -> Self {

@@ -1,10 +1,11 @@
 //! A driver between the runtime and the simulation: it hands every call on, but for waits that it is told to swallow.
 
 use cuda_driver::{
-    Argument, CallCounters, CallSite, Capture, CaptureMode, CaptureStatus, Copies, CudaResult,
-    DeviceId, DeviceProperties, DevicePtr, Devices, Driver, EventFlags, Events, Graphs, Kernels,
-    LaunchConfig, Memory, ModuleImage, Pattern, PoolUsage, RawEvent, RawFunction, RawGraph,
-    RawGraphExec, RawModule, RawPool, RawStream, Streams,
+    Argument, CallCounters, CallSite, Capture, CaptureMode, CaptureStatus, Copies, CopyRows,
+    CudaResult, DeviceId, DeviceProperties, DevicePtr, Devices, Driver, EventFlags, Events,
+    GraphFlags, GraphUpdate, Graphs, Kernels, LaunchConfig, Memory, ModuleImage, Pattern,
+    PoolUsage, RawEvent, RawFunction, RawGraph, RawGraphExec, RawGraphNode, RawModule, RawPool,
+    RawStream, Streams,
 };
 use cuda_sim::SimDriver;
 use parking_lot::Mutex;
@@ -87,6 +88,7 @@ impl Devices for Tap {
 impl Streams for Tap {
     delegate! {
         fn stream_create(device: DeviceId, priority: i32) -> CudaResult<RawStream>;
+        fn stream_priority(device: DeviceId, stream: RawStream) -> CudaResult<i32>;
         unsafe fn stream_destroy(device: DeviceId, stream: RawStream) -> CudaResult<()>;
         fn stream_query(device: DeviceId, stream: RawStream) -> CudaResult<bool>;
         fn stream_synchronize(device: DeviceId, stream: RawStream) -> CudaResult<()>;
@@ -149,6 +151,10 @@ impl Copies for Tap {
         unsafe fn copy_device_async(device: DeviceId, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: RawStream) -> CudaResult<()>;
         unsafe fn copy_peer_async(device: DeviceId, dst_device: DeviceId, dst: DevicePtr, src_device: DeviceId, src: DevicePtr, bytes: usize, stream: RawStream) -> CudaResult<()>;
         unsafe fn fill_async(device: DeviceId, dst: DevicePtr, pattern: Pattern, count: usize, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_rows_to_device_async(device: DeviceId, dst: DevicePtr, src: *const u8, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_rows_to_host_async(device: DeviceId, dst: *mut u8, src: DevicePtr, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_rows_device_async(device: DeviceId, dst: DevicePtr, src: DevicePtr, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
+        unsafe fn fill_rows_async(device: DeviceId, dst: DevicePtr, pitch_bytes: usize, pattern: Pattern, width: usize, rows: usize, stream: RawStream) -> CudaResult<()>;
     }
 }
 
@@ -157,6 +163,7 @@ impl Kernels for Tap {
         fn module_load(device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule>;
         unsafe fn module_unload(device: DeviceId, module: RawModule) -> CudaResult<()>;
         fn module_function(device: DeviceId, module: RawModule, name: &'static str) -> CudaResult<RawFunction>;
+        fn function_allow_shared(device: DeviceId, function: RawFunction, bytes: u32) -> CudaResult<()>;
         unsafe fn launch(device: DeviceId, function: RawFunction, config: &LaunchConfig, stream: RawStream, args: &[Argument]) -> CudaResult<()>;
         fn launch_host_function(device: DeviceId, stream: RawStream, function: std::sync::Arc<dyn Fn() + Send + Sync>) -> CudaResult<()>;
     }
@@ -167,6 +174,8 @@ impl Capture for Tap {
         fn capture_begin(device: DeviceId, stream: RawStream, mode: CaptureMode) -> CudaResult<()>;
         fn capture_end(device: DeviceId, stream: RawStream) -> CudaResult<RawGraph>;
         fn capture_status(device: DeviceId, stream: RawStream) -> CudaResult<CaptureStatus>;
+        fn capture_frontier(device: DeviceId, stream: RawStream) -> CudaResult<Vec<RawGraphNode>>;
+        fn capture_child(device: DeviceId, stream: RawStream, graph: RawGraph) -> CudaResult<()>;
         fn exchange_capture_mode(mode: CaptureMode) -> CudaResult<CaptureMode>;
     }
 }
@@ -175,6 +184,9 @@ impl Graphs for Tap {
     delegate! {
         fn graph_node_count(device: DeviceId, graph: RawGraph) -> CudaResult<usize>;
         fn graph_instantiate(device: DeviceId, graph: RawGraph) -> CudaResult<RawGraphExec>;
+        fn graph_instantiate_with(device: DeviceId, graph: RawGraph, flags: GraphFlags) -> CudaResult<RawGraphExec>;
+        unsafe fn graph_exec_update(device: DeviceId, exec: RawGraphExec, graph: RawGraph) -> CudaResult<GraphUpdate>;
+        unsafe fn graph_exec_set_kernel(device: DeviceId, exec: RawGraphExec, node: RawGraphNode, function: RawFunction, config: &LaunchConfig, args: &[Argument]) -> CudaResult<()>;
         unsafe fn graph_launch(device: DeviceId, exec: RawGraphExec, stream: RawStream) -> CudaResult<()>;
         unsafe fn graph_destroy(device: DeviceId, graph: RawGraph) -> CudaResult<()>;
         unsafe fn graph_exec_destroy(device: DeviceId, exec: RawGraphExec) -> CudaResult<()>;

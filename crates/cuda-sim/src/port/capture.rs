@@ -1,8 +1,10 @@
 //! Stream capture.
 
 use crate::SimDriver;
+use crate::graph_update::node_handle;
 use cuda_driver::{
-    Call, Capture, CaptureMode, CaptureStatus, CudaResult, DeviceId, RawGraph, RawStream,
+    Call, Capture, CaptureMode, CaptureStatus, CudaResult, DeviceId, RawGraph, RawGraphNode,
+    RawStream,
 };
 
 impl Capture for SimDriver {
@@ -30,6 +32,36 @@ impl Capture for SimDriver {
         self.call(Call::StreamGetCaptureInfo, Some(device), |sim, caller| {
             let (_, capture) = sim.stream(device, stream, caller)?;
             Ok(sim.capture_status(capture))
+        })
+    }
+
+    #[track_caller]
+    fn capture_frontier(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+    ) -> CudaResult<Vec<RawGraphNode>> {
+        self.call(Call::StreamGetCaptureInfo, Some(device), |sim, caller| {
+            let Some(id) = sim.stream(device, stream, caller)?.1 else {
+                return Ok(Vec::new());
+            };
+            let frontier = sim.valid_capture(id)?.frontier(stream);
+            let handle = |&node: &u32| crate::made::graph_node(node_handle(id, node));
+            Ok(frontier.iter().map(handle).collect())
+        })
+    }
+
+    #[track_caller]
+    fn capture_child(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+        graph: RawGraph,
+    ) -> CudaResult<()> {
+        self.call(Call::GraphAddChildGraphNode, Some(device), |sim, caller| {
+            let (_, capture) = sim.stream(device, stream, caller)?;
+            let child = sim.find_graph(graph, caller)?;
+            sim.capture_child(capture, stream, &child, caller)
         })
     }
 

@@ -3,9 +3,11 @@
 use crate::SimDriver;
 use crate::driver::Wait;
 use crate::host_memory::HostPtr;
-use crate::sim::Sim;
-use crate::work::Work;
-use cuda_driver::{Call, Copies, CudaResult, DeviceId, DevicePtr, ErrorCode, Pattern, RawStream};
+use crate::sim::{Caller, Sim};
+use crate::work::{Rows, Work};
+use cuda_driver::{
+    Call, Copies, CopyRows, CudaResult, DeviceId, DevicePtr, ErrorCode, Pattern, RawStream,
+};
 use std::sync::Arc;
 
 impl Copies for SimDriver {
@@ -25,7 +27,9 @@ impl Copies for SimDriver {
             }
             let legacy = sim.device(device)?.legacy;
             if sim.is_pinned(src, bytes) || !sim.config.staged_copies {
-                let work = Work::copy_to_device(device, dst.0, src, bytes, &sim.config.profile);
+                let rows = Rows::one(bytes);
+                let profile = &sim.config.profile;
+                let work = Work::copy_to_device(device, (dst.0, rows), (src, rows), profile);
                 sim.submit(legacy, Arc::new(work), caller.site);
                 return Ok(sim.all_work_on(legacy));
             }
@@ -62,7 +66,9 @@ impl Copies for SimDriver {
                 return Ok(Wait::default());
             }
             let legacy = sim.device(device)?.legacy;
-            let work = Work::copy_to_host(device, dst, src.0, bytes, &sim.config.profile);
+            let rows = Rows::one(bytes);
+            let profile = &sim.config.profile;
+            let work = Work::copy_to_host(device, (dst, rows), (src.0, rows), profile);
             sim.submit(legacy, Arc::new(work), caller.site);
             Ok(sim.all_work_on(legacy))
         })
@@ -79,8 +85,11 @@ impl Copies for SimDriver {
     ) -> CudaResult<()> {
         let src = HostPtr::from_const(src);
         self.call(Call::MemcpyHtoDAsync, Some(device), |sim, caller| {
-            let work = Work::copy_to_device(device, dst.0, src, bytes, &sim.config.profile);
-            sim.enqueue_unless_empty(device, stream, caller, bytes, work)
+            sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
+                let rows = Rows::one(bytes);
+                let profile = &sim.config.profile;
+                Work::copy_to_device(device, (dst.0, rows), (src, rows), profile)
+            })
         })
     }
 
@@ -95,8 +104,11 @@ impl Copies for SimDriver {
     ) -> CudaResult<()> {
         let dst = HostPtr::from_mut(dst);
         self.call(Call::MemcpyDtoHAsync, Some(device), |sim, caller| {
-            let work = Work::copy_to_host(device, dst, src.0, bytes, &sim.config.profile);
-            sim.enqueue_unless_empty(device, stream, caller, bytes, work)
+            sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
+                let rows = Rows::one(bytes);
+                let profile = &sim.config.profile;
+                Work::copy_to_host(device, (dst, rows), (src.0, rows), profile)
+            })
         })
     }
 
@@ -110,9 +122,11 @@ impl Copies for SimDriver {
         stream: RawStream,
     ) -> CudaResult<()> {
         self.call(Call::MemcpyDtoDAsync, Some(device), |sim, caller| {
-            let cost = sim.config.profile.sweep(2 * bytes as u64);
-            let work = Work::copy_device(device, dst.0, src.0, bytes, cost);
-            sim.enqueue_unless_empty(device, stream, caller, bytes, work)
+            sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
+                let rows = Rows::one(bytes);
+                let cost = sim.config.profile.sweep(2 * bytes as u64);
+                Work::copy_device(device, (dst.0, rows), (src.0, rows), cost)
+            })
         })
     }
 
@@ -138,9 +152,11 @@ impl Copies for SimDriver {
                     return Err(ErrorCode::INVALID_VALUE);
                 }
             }
-            let cost = sim.config.profile.peer_copy(bytes as u64);
-            let work = Work::copy_device(device, dst.0, src.0, bytes, cost);
-            sim.enqueue_unless_empty(device, stream, caller, bytes, work)
+            sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
+                let rows = Rows::one(bytes);
+                let cost = sim.config.profile.peer_copy(bytes as u64);
+                Work::copy_device(device, (dst.0, rows), (src.0, rows), cost)
+            })
         })
     }
 
@@ -165,31 +181,215 @@ impl Copies for SimDriver {
             if !dst.0.is_multiple_of(pattern.bytes() as u64) {
                 return Err(ErrorCode::INVALID_VALUE);
             }
-            let work = Work::fill(device, dst.0, pattern, bytes as u64, &sim.config.profile);
-            sim.enqueue_unless_empty(device, stream, caller, bytes, work)
+            sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
+                let rows = Rows::one(bytes);
+                Work::fill(device, (dst.0, rows), pattern, &sim.config.profile)
+            })
+        })
+    }
+
+    #[track_caller]
+    unsafe fn copy_rows_to_device_async(
+        &self,
+        device: DeviceId,
+        dst: DevicePtr,
+        src: *const u8,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let src = HostPtr::from_const(src);
+        self.call(Call::Memcpy2DAsync, Some(device), |sim, caller| {
+            let Some((dst_rows, src_rows)) = rows_of(shape, dst.0, src.address())? else {
+                return sim.enqueue_nothing(device, stream, caller);
+            };
+            let dst = (dst.0, sim.bounded(dst.0, dst_rows));
+            let profile = &sim.config.profile;
+            let work = Work::copy_to_device(device, dst, (src, src_rows), profile);
+            sim.enqueue_copy(device, stream, caller, work)
+        })
+    }
+
+    #[track_caller]
+    unsafe fn copy_rows_to_host_async(
+        &self,
+        device: DeviceId,
+        dst: *mut u8,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let dst = HostPtr::from_mut(dst);
+        self.call(Call::Memcpy2DAsync, Some(device), |sim, caller| {
+            let Some((dst_rows, src_rows)) = rows_of(shape, dst.address(), src.0)? else {
+                return sim.enqueue_nothing(device, stream, caller);
+            };
+            let src = (src.0, sim.bounded(src.0, src_rows));
+            let profile = &sim.config.profile;
+            let work = Work::copy_to_host(device, (dst, dst_rows), src, profile);
+            sim.enqueue_copy(device, stream, caller, work)
+        })
+    }
+
+    #[track_caller]
+    unsafe fn copy_rows_device_async(
+        &self,
+        device: DeviceId,
+        dst: DevicePtr,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        self.call(Call::Memcpy2DAsync, Some(device), |sim, caller| {
+            let Some((dst_rows, src_rows)) = rows_of(shape, dst.0, src.0)? else {
+                return sim.enqueue_nothing(device, stream, caller);
+            };
+            let cost = sim.config.profile.sweep(2 * dst_rows.bytes());
+            let (mut to, mut from) = (sim.bounded(dst.0, dst_rows), sim.bounded(src.0, src_rows));
+            if to.rows != from.rows {
+                // One of them is out of bounds, and no more than that is to be said.
+                let first = |rows: Rows| {
+                    if rows.rows == 1 {
+                        rows
+                    } else {
+                        Rows::one(rows.width)
+                    }
+                };
+                (to, from) = (first(to), first(from));
+            }
+            let work = Work::copy_device(device, (dst.0, to), (src.0, from), cost);
+            sim.enqueue_copy(device, stream, caller, work)
+        })
+    }
+
+    #[track_caller]
+    unsafe fn fill_rows_async(
+        &self,
+        device: DeviceId,
+        dst: DevicePtr,
+        pitch_bytes: usize,
+        pattern: Pattern,
+        width: usize,
+        rows: usize,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let (call, size) = match pattern {
+            Pattern::U8(_) => (Call::MemsetD2D8Async, 1),
+            Pattern::U16(_) => (Call::MemsetD2D16Async, 2),
+            Pattern::U32(_) => (Call::MemsetD2D32Async, 4),
+        };
+        self.call(call, Some(device), |sim, caller| {
+            if !dst.0.is_multiple_of(size as u64) || !pitch_bytes.is_multiple_of(size) {
+                return Err(ErrorCode::INVALID_VALUE);
+            }
+            let width = width.checked_mul(size).ok_or(ErrorCode::INVALID_VALUE)?;
+            let Some(rows) = pitched(width, rows, pitch_bytes, dst.0)? else {
+                return sim.enqueue_nothing(device, stream, caller);
+            };
+            let dst = (dst.0, sim.bounded(dst.0, rows));
+            let work = Work::fill(device, dst, pattern, &sim.config.profile);
+            sim.enqueue_copy(device, stream, caller, work)
         })
     }
 }
 
+/// The largest distance of rows that a device takes.
+const MAX_PITCH: usize = i32::MAX as usize;
+
+/// Rows that a call names; `None` when they hold no bytes.
+fn pitched(
+    width: usize,
+    rows: usize,
+    pitch: usize,
+    address: u64,
+) -> Result<Option<Rows>, ErrorCode> {
+    if pitch < width || pitch > MAX_PITCH {
+        return Err(ErrorCode::INVALID_VALUE);
+    }
+    if width == 0 || rows == 0 {
+        return Ok(None);
+    }
+    let rows = Rows { width, rows, pitch };
+    if rows.fit(address) {
+        Ok(Some(rows))
+    } else {
+        Err(ErrorCode::INVALID_VALUE)
+    }
+}
+
+/// Rows at the destination and at the source; one long row where neither has gaps.
+fn rows_of(shape: CopyRows, dst: u64, src: u64) -> Result<Option<(Rows, Rows)>, ErrorCode> {
+    let CopyRows {
+        width_bytes: width,
+        rows,
+        dst_pitch_bytes,
+        src_pitch_bytes,
+    } = shape;
+    let dst = pitched(width, rows, dst_pitch_bytes, dst)?;
+    let src = pitched(width, rows, src_pitch_bytes, src)?;
+    Ok(dst.zip(src).map(|(dst, src)| {
+        if dst.pitch == width && src.pitch == width {
+            (Rows::one(dst.extent()), Rows::one(src.extent()))
+        } else {
+            (dst, src)
+        }
+    }))
+}
+
 impl Sim {
-    /// Queues or captures work; of no bytes, only the stream is looked up.
-    fn enqueue_unless_empty(
+    /// Rows that don't lie in one allocation become one, so that their number does not matter: they are reported, and
+    /// never get to execute.
+    fn bounded(&self, address: u64, rows: Rows) -> Rows {
+        let found = self
+            .allocations
+            .at(address)
+            .and_then(|id| self.allocations.get(id));
+        let end = address + rows.extent() as u64;
+        if found.is_some_and(|found| end <= found.end()) {
+            rows
+        } else {
+            Rows::one(rows.extent())
+        }
+    }
+
+    /// Queues or captures a copy or fill.
+    fn enqueue_copy(
         &mut self,
         device: DeviceId,
         stream: RawStream,
-        caller: crate::sim::Caller,
-        bytes: usize,
+        caller: Caller,
         mut work: Work,
     ) -> Result<(), ErrorCode> {
-        if bytes > 0 {
-            if let Some(host) = &mut work.host {
-                host.pinned = self.pinned_at(host.pointer.address()).map(|entry| entry.id);
-            }
-            return self.enqueue(device, stream, caller, Arc::new(work));
+        if let Some(host) = &mut work.host {
+            host.pinned = self.pinned_at(host.pointer.address()).map(|entry| entry.id);
         }
+        self.enqueue(device, stream, caller, Arc::new(work))
+    }
+
+    /// Of nothing to do, only the stream is looked up.
+    fn enqueue_nothing(
+        &mut self,
+        device: DeviceId,
+        stream: RawStream,
+        caller: Caller,
+    ) -> Result<(), ErrorCode> {
         match self.stream(device, stream, caller)? {
             (_, Some(capture)) => self.valid_capture(capture).map(drop),
             (_, None) => Ok(()),
         }
+    }
+
+    fn enqueue_unless_empty(
+        &mut self,
+        device: DeviceId,
+        stream: RawStream,
+        caller: Caller,
+        bytes: usize,
+        work: impl FnOnce(&Self) -> Work,
+    ) -> Result<(), ErrorCode> {
+        if bytes == 0 {
+            return self.enqueue_nothing(device, stream, caller);
+        }
+        let work = work(self);
+        self.enqueue_copy(device, stream, caller, work)
     }
 }

@@ -15,12 +15,7 @@ impl Devices for SimDriver {
     #[track_caller]
     fn device_properties(&self, device: DeviceId) -> CudaResult<DeviceProperties> {
         self.call(Call::DeviceGetAttribute, Some(device), |sim, _| {
-            let config = &sim.config;
-            let mut properties = DeviceProperties::new("Simulated device", config.memory_bytes);
-            properties.multiprocessors = config.profile.multiprocessors;
-            properties.memory_pools = config.pools;
-            properties.priorities = config.priorities;
-            Ok(properties)
+            Ok(sim.config.properties("Simulated device"))
         })
     }
 

@@ -1,10 +1,11 @@
 //! Graphs.
 
 use crate::SimDriver;
-use crate::graph::Exec;
+use crate::graph::{Exec, GraphData};
 use crate::sim::{Caller, Sim};
 use cuda_driver::{
-    Call, CudaResult, DeviceId, ErrorCode, Graphs, RawGraph, RawGraphExec, RawStream,
+    Argument, Call, CudaResult, DeviceId, ErrorCode, GraphFlags, GraphUpdate, Graphs, LaunchConfig,
+    RawFunction, RawGraph, RawGraphExec, RawGraphNode, RawStream,
 };
 use std::sync::Arc;
 
@@ -12,29 +13,28 @@ impl Graphs for SimDriver {
     #[track_caller]
     fn graph_node_count(&self, device: DeviceId, graph: RawGraph) -> CudaResult<usize> {
         self.call(Call::GraphGetNodes, Some(device), |sim, caller| {
-            sim.find_graph(graph, caller)?;
-            Ok(sim
-                .graphs
-                .get(graph.raw())
-                .map_or(0, |graph| graph.data.nodes.len()))
+            let data = sim.find_graph(graph, caller)?;
+            Ok(data.nodes.len() - data.inner)
         })
     }
 
     #[track_caller]
     fn graph_instantiate(&self, device: DeviceId, graph: RawGraph) -> CudaResult<RawGraphExec> {
+        self.graph_instantiate_with(device, graph, GraphFlags::default())
+    }
+
+    #[track_caller]
+    fn graph_instantiate_with(
+        &self,
+        device: DeviceId,
+        graph: RawGraph,
+        flags: GraphFlags,
+    ) -> CudaResult<RawGraphExec> {
         self.call(Call::GraphInstantiate, Some(device), |sim, caller| {
-            sim.find_graph(graph, caller)?;
-            let Some(entry) = sim.graphs.get_mut(graph.raw()) else {
-                return Err(ErrorCode::INVALID_VALUE);
-            };
-            let data = Arc::clone(&entry.data);
-            if !std::mem::replace(&mut entry.checked, true) {
-                sim.check_graph(&data);
-            }
+            let data = sim.find_graph(graph, caller)?;
+            sim.check_graph_once(graph);
             // A graph with allocations has one executable form at a time.
-            if !data.allocations.is_empty()
-                && sim.execs.iter().any(|(_, exec)| exec.data.id == data.id)
-            {
+            if data.allocates() && sim.execs.iter().any(|(_, exec)| exec.data.id == data.id) {
                 return Err(ErrorCode::INVALID_VALUE);
             }
             sim.adopt_graph(&data);
@@ -43,7 +43,43 @@ impl Graphs for SimDriver {
                 site: caller.site,
                 data,
                 last: None,
+                checked: true,
+                auto_free: flags.auto_free_on_launch,
             })))
+        })
+    }
+
+    #[track_caller]
+    unsafe fn graph_exec_update(
+        &self,
+        device: DeviceId,
+        exec: RawGraphExec,
+        graph: RawGraph,
+    ) -> CudaResult<GraphUpdate> {
+        self.call(Call::GraphExecUpdate, Some(device), |sim, caller| {
+            sim.find_exec(exec, caller)?;
+            sim.find_graph(graph, caller)?;
+            Ok(sim.update_exec(exec.raw(), graph.raw()))
+        })
+    }
+
+    #[track_caller]
+    unsafe fn graph_exec_set_kernel(
+        &self,
+        device: DeviceId,
+        exec: RawGraphExec,
+        node: RawGraphNode,
+        function: RawFunction,
+        config: &LaunchConfig,
+        args: &[Argument],
+    ) -> CudaResult<()> {
+        let call = Call::GraphExecKernelNodeSetParams;
+        self.call(call, Some(device), |sim, caller| {
+            sim.find_exec(exec, caller)?;
+            let index = sim.kernel_node(exec.raw(), node)?;
+            let (work, _) = sim.kernel_work(device, function, config, args, caller)?;
+            sim.set_node(exec.raw(), index, work, caller.site);
+            Ok(())
         })
     }
 
@@ -58,6 +94,7 @@ impl Graphs for SimDriver {
             let (lane, capture) = sim.stream(device, stream, caller)?;
             sim.find_exec(exec, caller)?;
             if capture.is_some() {
+                // Capture the graph itself as a child.
                 return Err(ErrorCode::NOT_SUPPORTED);
             }
             sim.launch_graph(lane, exec.raw(), caller.site)
@@ -90,9 +127,24 @@ impl Graphs for SimDriver {
 }
 
 impl Sim {
-    fn find_graph(&mut self, graph: RawGraph, caller: Caller) -> Result<(), ErrorCode> {
+    /// The first use of a graph checks the order of its nodes.
+    fn check_graph_once(&mut self, graph: RawGraph) {
+        let Some(entry) = self.graphs.get_mut(graph.raw()) else {
+            return;
+        };
+        if !std::mem::replace(&mut entry.checked, true) {
+            let data = Arc::clone(&entry.data);
+            self.check_graph(&data);
+        }
+    }
+
+    pub(crate) fn find_graph(
+        &mut self,
+        graph: RawGraph,
+        caller: Caller,
+    ) -> Result<Arc<GraphData>, ErrorCode> {
         match self.graphs.get(graph.raw()) {
-            Some(_) => Ok(()),
+            Some(graph) => Ok(Arc::clone(&graph.data)),
             None => {
                 let destroyed_at = self.graphs.destroyed_at(graph.raw());
                 Err(self.bad_handle(destroyed_at, graph.raw(), caller, ErrorCode::INVALID_VALUE))

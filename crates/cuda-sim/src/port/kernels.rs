@@ -1,12 +1,14 @@
 //! Modules, functions and launches.
 
 use crate::SimDriver;
+use crate::builder::SHARED_BYTES_OPT_IN;
 use crate::objects::{FunctionEntry, ModuleEntry};
 use crate::report::Finding;
+use crate::sim::{Caller, Sim};
 use crate::work::Work;
 use cuda_driver::{
-    Argument, Call, CudaResult, DeviceId, DeviceProperties, ErrorCode, Kernels, LaunchConfig,
-    ModuleImage, RawFunction, RawModule, RawStream,
+    Argument, Call, CudaResult, DeviceId, ErrorCode, Kernels, LaunchConfig, ModuleImage,
+    RawFunction, RawModule, RawStream,
 };
 use std::sync::Arc;
 
@@ -88,9 +90,29 @@ impl Kernels for SimDriver {
                 device,
                 declaration,
                 loaded: false,
+                shared_bytes: 0,
             });
             entry.functions.push(function);
             Ok(crate::made::function(function))
+        })
+    }
+
+    #[track_caller]
+    fn function_allow_shared(
+        &self,
+        device: DeviceId,
+        function: RawFunction,
+        bytes: u32,
+    ) -> CudaResult<()> {
+        self.call(Call::FuncSetAttribute, Some(device), |sim, caller| {
+            sim.find_function(device, function, caller)?;
+            if bytes > SHARED_BYTES_OPT_IN {
+                return Err(ErrorCode::INVALID_VALUE);
+            }
+            if let Some(entry) = sim.functions.get_mut(function.raw()) {
+                entry.shared_bytes = bytes;
+            }
+            Ok(())
         })
     }
 
@@ -105,28 +127,14 @@ impl Kernels for SimDriver {
     ) -> CudaResult<()> {
         self.call(Call::LaunchKernel, Some(device), |sim, caller| {
             let (_, capture) = sim.stream(device, stream, caller)?;
-            let Some(entry) = sim.functions.get(function.raw()).filter(|entry| entry.device == device) else {
-                let destroyed_at = sim.functions.destroyed_at(function.raw());
-                return Err(sim.bad_handle(destroyed_at, function.raw(), caller, ErrorCode::INVALID_HANDLE));
-            };
-            let (declaration, loaded) = (entry.declaration, entry.loaded);
             if let Some(id) = capture {
                 sim.valid_capture(id)?;
-                if !loaded && sim.config.lazy_loading {
-                    let rule = "a kernel's first launch loads it, which a capture forbids: launch it once before";
-                    return Err(sim.invalidate(caller, ErrorCode::STREAM_CAPTURE_UNSUPPORTED, id, rule));
-                }
             }
-            // The limits that every device has; shared memory and block size as the properties say.
-            let limits = DeviceProperties::new("", 0);
-            let work = config.check(&limits).and_then(|()| {
-                Work::kernel(device, declaration, *config, args, &sim.config.profile)
-            });
-            let work = work.map_err(|error| {
-                let site = caller.site;
-                sim.reports.add(Finding::BadLaunch { site, error });
-                ErrorCode::INVALID_VALUE
-            })?;
+            let (work, loaded) = sim.kernel_work(device, function, config, args, caller)?;
+            if let Some(id) = capture.filter(|_| !loaded && sim.config.lazy_loading) {
+                let rule = "a kernel's first launch loads it, which a capture forbids: launch it once before";
+                return Err(sim.invalidate(caller, ErrorCode::STREAM_CAPTURE_UNSUPPORTED, id, rule));
+            }
             sim.enqueue(device, stream, caller, Arc::new(work))?;
             if let Some(entry) = sim.functions.get_mut(function.raw()) {
                 entry.loaded = true;
@@ -152,5 +160,51 @@ impl Kernels for SimDriver {
                 Arc::new(Work::host_function(device, function)),
             )
         })
+    }
+}
+
+impl Sim {
+    fn find_function(
+        &mut self,
+        device: DeviceId,
+        function: RawFunction,
+        caller: Caller,
+    ) -> Result<&FunctionEntry, ErrorCode> {
+        let owner = self.functions.get(function.raw()).map(|entry| entry.device);
+        if owner.is_none() {
+            let destroyed_at = self.functions.destroyed_at(function.raw());
+            let code = ErrorCode::INVALID_HANDLE;
+            return Err(self.bad_handle(destroyed_at, function.raw(), caller, code));
+        }
+        let entry = self.functions.get(function.raw());
+        entry
+            .filter(|entry| entry.device == device)
+            .ok_or(ErrorCode::INVALID_HANDLE)
+    }
+
+    /// A launch as work, and whether the function was loaded before.
+    pub(crate) fn kernel_work(
+        &mut self,
+        device: DeviceId,
+        function: RawFunction,
+        config: &LaunchConfig,
+        args: &[Argument],
+        caller: Caller,
+    ) -> Result<(Work, bool), ErrorCode> {
+        let entry = self.find_function(device, function, caller)?;
+        let (declaration, loaded, shared) = (entry.declaration, entry.loaded, entry.shared_bytes);
+        let limits = self.config.properties("");
+        let shared = shared.max(limits.shared_bytes_per_block);
+        let work = config
+            .check_with_shared(&limits, shared)
+            .and_then(|()| Work::kernel(device, declaration, *config, args, &self.config.profile));
+        match work {
+            Ok(work) => Ok((work, loaded)),
+            Err(error) => {
+                let site = caller.site;
+                self.reports.add(Finding::BadLaunch { site, error });
+                Err(ErrorCode::INVALID_VALUE)
+            }
+        }
     }
 }

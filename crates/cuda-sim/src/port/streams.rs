@@ -11,9 +11,10 @@ use cuda_driver::{Call, CudaResult, DeviceId, ErrorCode, RawEvent, RawStream, St
 impl Streams for SimDriver {
     #[track_caller]
     fn stream_create(&self, device: DeviceId, priority: i32) -> CudaResult<RawStream> {
-        let _ = priority; // Drivers clamp priorities; the schedule treats all alike.
         self.call(Call::StreamCreate, Some(device), |sim, caller| {
             let lane = sim.new_lane(device);
+            let (least, greatest) = sim.config.priorities;
+            sim.lane(lane).priority = priority.clamp(greatest, least);
             let raw = sim.streams.insert(StreamEntry {
                 device,
                 lane,
@@ -22,6 +23,14 @@ impl Streams for SimDriver {
             });
             sim.lane(lane).stream = Some(crate::made::stream(raw));
             Ok(crate::made::stream(raw))
+        })
+    }
+
+    #[track_caller]
+    fn stream_priority(&self, device: DeviceId, stream: RawStream) -> CudaResult<i32> {
+        self.call(Call::StreamGetPriority, Some(device), |sim, caller| {
+            let (lane, _) = sim.stream(device, stream, caller)?;
+            Ok(sim.lane(lane).priority)
         })
     }
 

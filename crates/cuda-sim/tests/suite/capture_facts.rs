@@ -218,16 +218,13 @@ fn captures_do_not_merge() {
     usable(&gpu, a);
 }
 
-/// A capture ends on the stream on which it began [903], which also holds where none began; on the thread that began
-/// it in the thread-bound modes [908].
+/// A stream that does not capture has nothing to end [401]. A capture ends on the stream on which it began [903], and on
+/// the thread that began it in the thread-bound modes [908].
 #[test]
 fn a_capture_ends_where_it_began() {
     let gpu = Gpu::seeded(0);
     let (a, b) = (gpu.stream(), gpu.stream());
-    assert_eq!(
-        code(gpu.sim.capture_end(D0, a)),
-        ErrorCode::STREAM_CAPTURE_UNMATCHED
-    );
+    assert_eq!(code(gpu.sim.capture_end(D0, a)), ErrorCode::ILLEGAL_STATE);
     gpu.begin(a);
     gpu.edge(a, b);
     assert_eq!(
@@ -256,6 +253,22 @@ fn a_capture_ends_where_it_began() {
         }
         usable(&gpu, a);
     }
+}
+
+/// A stream that does not capture can't join an invalid capture [1].
+#[test]
+fn an_invalid_capture_is_not_joined() {
+    let gpu = Gpu::seeded(0);
+    let (a, b, event) = (gpu.stream(), gpu.stream(), gpu.event());
+    gpu.begin(a);
+    gpu.record(event, a);
+    let _ = gpu.sim.stream_query(D0, a);
+    assert_eq!(
+        code(gpu.sim.stream_wait_event(D0, b, event)),
+        ErrorCode::INVALID_VALUE
+    );
+    usable(&gpu, b);
+    invalidated(&gpu, a);
 }
 
 /// Waiting, in a capturing stream, for an event recorded outside fails [905] and invalidates.
@@ -459,14 +472,14 @@ fn these_calls_are_unsafe_in_a_capture() {
     gpu.free(x);
 }
 
-/// A capture can't begin on a stream that captures; that does not hurt the capture.
+/// A capture can't begin on a stream that captures [401]; that does not hurt the capture.
 #[test]
 fn a_second_begin_is_refused() {
     let gpu = Gpu::seeded(0);
     let stream = gpu.stream();
     gpu.begin(stream);
     let again = gpu.sim.capture_begin(D0, stream, CaptureMode::Relaxed);
-    assert_eq!(code(again), ErrorCode::STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(code(again), ErrorCode::ILLEGAL_STATE);
     gpu.end(stream);
 }
 
@@ -615,9 +628,9 @@ fn host_functions_of_a_graph_run_at_each_replay() {
     });
 }
 
-/// Launching a graph into a capture is not simulated, and says so.
+/// Launching an executable graph into a capture is not simulated, and says so: a graph is captured as a child.
 #[test]
-fn graphs_do_not_nest() {
+fn executable_graphs_are_not_captured() {
     let gpu = Gpu::seeded(0);
     let stream = gpu.stream();
     gpu.begin(stream);

@@ -146,13 +146,7 @@ fn timing_events_measure_modelled_time() {
     let gpu = Gpu::seeded(0);
     let timed = || {
         gpu.sim
-            .event_create(
-                D0,
-                EventFlags {
-                    timing: true,
-                    blocking_sync: false,
-                },
-            )
+            .event_create(D0, EventFlags::default().with_timing())
             .unwrap()
     };
     let (start, end, stream, x) = (timed(), timed(), gpu.stream(), gpu.alloc(1 << 20));

@@ -1,7 +1,7 @@
 //! What a kernel's model sees of its operands.
 
 use crate::kit::{D0, Gpu};
-use cuda_driver::{Copies, DevicePtr, ErrorCode, Pattern};
+use cuda_driver::{Copies, DevicePtr, Devices, ErrorCode, Kernels, LaunchConfig, Pattern};
 
 /// Operands that share bytes are seen by the model as they were before the launch.
 #[test]
@@ -73,4 +73,52 @@ fn operands_overlap_in_every_way() {
         }
     }
     gpu.clean();
+}
+
+/// Grid y and z are at most 65,535, x at most 2^31 - 1; a function has 48 KiB of shared memory per block unless it asks
+/// for more, up to what the device has.
+#[test]
+fn launches_have_limits() {
+    let gpu = Gpu::seeded(0);
+    let stream = gpu.stream();
+    let both = gpu.sim.module_function(D0, gpu.module, "both").unwrap();
+    let x = gpu.alloc(4);
+    let args = [
+        cuda_driver::Argument::scalar(0_u32),
+        cuda_driver::Argument::Pointer(x),
+        cuda_driver::Argument::Pointer(x),
+    ];
+    // SAFETY: launches of no values touch nothing.
+    let launch = |config| unsafe { gpu.sim.launch(D0, both, &config, stream, &args) };
+    let grid = |x, y, z| LaunchConfig::new([x, y, z], [1; 3]);
+    let shared = |bytes| grid(1, 1, 1).with_shared_bytes(bytes);
+    for fine in [grid(i32::MAX as u32, 65_535, 65_535), shared(48 << 10)] {
+        launch(fine).unwrap();
+    }
+    gpu.clean();
+    for wrong in [
+        grid(1 << 31, 1, 1),
+        grid(1, 65_536, 1),
+        grid(1, 1, 65_536),
+        shared((48 << 10) + 1),
+    ] {
+        assert_eq!(launch(wrong).unwrap_err().code, ErrorCode::INVALID_VALUE);
+    }
+    assert_eq!(gpu.kinds(), ["bad launch"]);
+    let text = gpu.sim.take_reports()[0].to_string();
+    assert!(text.contains("a grid of 2147483648 blocks in x"), "{text}");
+    let most = gpu
+        .sim
+        .device_properties(D0)
+        .unwrap()
+        .shared_bytes_per_block_opt_in;
+    assert_eq!(most, 227 << 10);
+    let allow = |bytes| gpu.sim.function_allow_shared(D0, both, bytes);
+    assert_eq!(allow(most + 1).unwrap_err().code, ErrorCode::INVALID_VALUE);
+    allow(most).unwrap();
+    launch(shared(most)).unwrap();
+    allow(100 << 10).unwrap();
+    assert!(launch(shared(most)).is_err());
+    launch(shared(100 << 10)).unwrap();
+    gpu.synchronize(stream);
 }

@@ -230,11 +230,7 @@ const PROGRAMS: &[Wrong] = &[
         },
     ),
     ("a grid of no blocks", &["bad launch"], |gpu| {
-        let config = cuda_driver::LaunchConfig {
-            grid: [0, 1, 1],
-            block: [1; 3],
-            shared_bytes: 0,
-        };
+        let config = cuda_driver::LaunchConfig::new([0, 1, 1], [1; 3]);
         let fail = gpu.sim.module_function(D0, gpu.module, "fail").unwrap();
         // SAFETY: the launch is refused.
         let refused = unsafe { gpu.sim.launch(D0, fail, &config, gpu.stream(), &[]) };
@@ -244,11 +240,7 @@ const PROGRAMS: &[Wrong] = &[
         );
     }),
     ("arguments that don't fit", &["bad launch"], |gpu| {
-        let config = cuda_driver::LaunchConfig {
-            grid: [1; 3],
-            block: [1; 3],
-            shared_bytes: 0,
-        };
+        let config = cuda_driver::LaunchConfig::new([1; 3], [1; 3]);
         let add = gpu.sim.module_function(D0, gpu.module, "add").unwrap();
         let wrong = [cuda_driver::Argument::scalar(1_u64)];
         // SAFETY: the launch is refused.
