@@ -18,6 +18,7 @@ mod readme;
 mod report;
 mod sanitize;
 mod toolchain;
+mod toolkit;
 mod workspace;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ cargo xtask COMMAND
   miri                      tests of the host-only crates under Miri (nightly)
   loom                      tests that are written for loom
   fuzz [--seconds N]        the fuzz target of space-arena, 60 s unless told otherwise (nightly)
+  toolkit                   makes the folder that feature `cuda` is built with, on any machine
   doctor                    what this machine offers, and what will be simulated
   help                      this text
 
@@ -61,6 +63,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(fuzz::SECONDS),
         ["fuzz", "--seconds", word] => fuzz::run(fuzz::seconds(word)?),
+        ["toolkit"] => toolkit::run(),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}");
@@ -96,7 +99,9 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["ci", "sanitize", "miri", "loom", "fuzz", "doctor", "help"] {
+        for command in [
+            "ci", "sanitize", "miri", "loom", "fuzz", "toolkit", "doctor", "help",
+        ] {
             assert!(
                 HELP.lines()
                     .any(|line| line.trim_start().starts_with(command)),

@@ -27,6 +27,17 @@ impl Scalar {
         }
     }
 
+    /// A value of these bytes; `None` when there are more than 16.
+    #[must_use]
+    pub fn from_bytes(value: &[u8]) -> Option<Self> {
+        let mut bytes = [0; SCALAR_BYTES];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Self {
+            bytes,
+            len: value.len() as u8,
+        })
+    }
+
     /// The value, when `T` has the size of what was stored.
     #[must_use]
     pub fn get<T: AnyBitPattern>(&self) -> Option<T> {

@@ -31,6 +31,10 @@ codes! {
     NOT_INITIALIZED = 3, "CUDA_ERROR_NOT_INITIALIZED";
     /// The driver is shutting down: the process ends.
     DEINITIALIZED = 4, "CUDA_ERROR_DEINITIALIZED";
+    /// There is no driver: the link library of Carve returns this where `libcuda.so.1` is missing, as the toolkit's own does.
+    STUB_LIBRARY = 34, "CUDA_ERROR_STUB_LIBRARY";
+    /// The driver is too old to have this call.
+    CALL_REQUIRES_NEWER_DRIVER = 36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER";
     /// No device that this driver can use.
     NO_DEVICE = 100, "CUDA_ERROR_NO_DEVICE";
     /// The device ordinal does not exist.

@@ -2,7 +2,7 @@
 //!
 //! [`Driver`] is what Carve needs of a device: discovery, streams and events, memory, copies, kernels, capture and
 //! graphs, with the semantics of the CUDA driver API. Everything above the port is written once; below it stand a
-//! simulated device (crate `cuda-sim`) and, later, the hardware. The port
+//! simulated device (crate `cuda-sim`) and, behind feature `cuda`, the hardware (module `hardware`). The port
 //!
 //! - holds no state that a driver would not hold, and decides nothing;
 //! - names objects by plain integers ([`RawStream`], [`DevicePtr`], ...), which are reused and prove nothing;
@@ -22,7 +22,8 @@
 //!
 //! One concept per file: [`Devices`] (`device`), [`Streams`] and [`Events`] (`stream`), [`Memory`] (`memory`),
 //! [`Copies`] (`copy`), [`Kernels`] and [`KernelDeclaration`] (`kernel`), [`ModelLaunch`] (`model`), [`Argument`]
-//! (`argument`), [`Capture`] and [`Graphs`] (`capture`), [`CallSite`] (`site`), handles, calls and errors.
+//! (`argument`), [`Capture`] and [`Graphs`] (`capture`), [`CallSite`] (`site`), handles, calls and errors; `hardware`
+//! (the NVIDIA driver) and [`hardware_models`] (kernels for an emulated one).
 
 mod argument;
 mod call;
@@ -31,6 +32,9 @@ mod copy;
 mod device;
 mod error;
 mod handle;
+#[cfg(feature = "cuda")]
+pub mod hardware;
+pub mod hardware_models;
 mod kernel;
 mod memory;
 mod model;

@@ -11,6 +11,11 @@ pub enum RuntimeError {
     #[error(transparent)]
     Driver(#[from] CudaError),
 
+    /// There is an NVIDIA driver, and it can't be used: it is too old, or refuses.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Hardware(#[from] cuda_driver::hardware::OpenError),
+
     /// The device can't be used any more: an earlier failure left its state unknown.
     #[error("{device} is poisoned since {origin}: {first}; end the process or use another device")]
     Poisoned {

@@ -1,6 +1,7 @@
 //! The runtime: the devices of one driver, set up once.
 
 use crate::device::{Alive, Device, Setup};
+use crate::discover::Found;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, DeviceId, Driver};
 use std::sync::Arc;
@@ -89,7 +90,8 @@ impl Runtime {
 }
 
 impl RuntimeBuilder {
-    /// Uses this driver. Without it the runtime looks for one itself.
+    /// Uses this driver. Without it the runtime looks for one itself: hardware, when feature `cuda` is on and there is
+    /// some, or else the simulated device, when feature `sim` is on.
     #[must_use]
     pub fn driver(mut self, driver: Arc<dyn Driver>) -> Self {
         self.driver = Some(driver);
@@ -142,7 +144,8 @@ impl RuntimeBuilder {
     /// Opens the devices.
     ///
     /// # Errors
-    /// [`RuntimeError::BadSetting`], [`RuntimeError::NoSuchDevice`], the driver's own.
+    /// [`RuntimeError::BadSetting`], [`RuntimeError::NoSuchDevice`], the driver's own; with feature `cuda`,
+    /// `RuntimeError::Hardware` for a driver that is there and can't be used.
     #[track_caller]
     pub fn build(self) -> RuntimeResult<Runtime> {
         let _site = CallSite::enter();
@@ -152,19 +155,14 @@ impl RuntimeBuilder {
                 value: 0,
             });
         }
-        #[cfg(feature = "sim")]
-        let (driver, simulated) = match self.driver {
-            Some(driver) => (driver, None),
-            None => {
-                let found = crate::discover::driver(self.simulation);
-                (found.driver, found.simulated)
-            }
+        let found = match self.driver {
+            Some(driver) => Found::given(driver),
+            #[cfg(feature = "sim")]
+            None => Found::by_itself(self.simulation)?,
+            #[cfg(not(feature = "sim"))]
+            None => Found::by_itself()?,
         };
-        #[cfg(not(feature = "sim"))]
-        let driver = match self.driver {
-            Some(driver) => driver,
-            None => crate::discover::driver()?,
-        };
+        let driver = found.driver;
         let count = driver.device_count()?;
         let ids = self
             .devices
@@ -191,7 +189,7 @@ impl RuntimeBuilder {
             devices,
             default,
             #[cfg(feature = "sim")]
-            simulated,
+            simulated: found.simulated,
         })
     }
 }

@@ -1,0 +1,149 @@
+//! Modules, functions and launches.
+
+use super::Hardware;
+use super::calls::{
+    cuGetProcAddress, cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload,
+};
+use super::process::{OLDEST_VERSION, check};
+use super::share::{function_handle, module_handle, stream_handle};
+use crate::hardware_models::{REGISTER_NAME, Register, register};
+use crate::{
+    Argument, Call, CudaError, CudaResult, DeviceId, DevicePtr, ErrorCode, KernelDeclaration,
+    Kernels, LaunchConfig, ModuleImage, Param, RawFunction, RawModule, RawStream,
+};
+use smallvec::SmallVec;
+use std::ffi::{CString, c_int, c_void};
+use std::fmt::Write;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+impl Kernels for Hardware {
+    fn module_load(&self, device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule> {
+        let call = Call::ModuleLoadData;
+        let error = |code| CudaError::new(code, call, Some(device));
+        let models = taker_of_models();
+        if let Some(taker) = models {
+            // SAFETY: the function was found under its name.
+            unsafe { register(taker, image) }.map_err(error)?;
+        }
+        let text = match (image.ptx, models) {
+            (Some(ptx), _) => ptx.to_owned(),
+            // An emulated driver needs no more than the names.
+            (None, Some(_)) => entry_points(image.kernels),
+            (None, None) => return Err(error(ErrorCode::INVALID_IMAGE)),
+        };
+        let text = CString::new(text).map_err(|_| error(ErrorCode::INVALID_IMAGE))?;
+        let mut module = null_mut();
+        // SAFETY: the pointers are to a handle of ours and to text that ends with a zero.
+        self.call_in_context(call, device, || unsafe {
+            cuModuleLoadData(&mut module, text.as_ptr().cast())
+        })?;
+        // SAFETY: the driver has just made this module for us.
+        Ok(unsafe { RawModule::from_raw(module.expose_provenance() as u64) })
+    }
+
+    unsafe fn module_unload(&self, device: DeviceId, module: RawModule) -> CudaResult<()> {
+        // SAFETY: no launch of its functions is queued or running.
+        self.call_in_context(Call::ModuleUnload, device, || unsafe {
+            cuModuleUnload(module_handle(module))
+        })
+    }
+
+    fn module_function(
+        &self,
+        device: DeviceId,
+        module: RawModule,
+        name: &'static str,
+    ) -> CudaResult<RawFunction> {
+        let call = Call::ModuleGetFunction;
+        let error = |_| CudaError::new(ErrorCode::NOT_FOUND, call, Some(device));
+        let name = CString::new(name).map_err(error)?;
+        let mut function = null_mut();
+        // SAFETY: whoever made the handle has promised that it names a module; the name ends with a zero.
+        self.call_in_context(call, device, || unsafe {
+            cuModuleGetFunction(&mut function, module_handle(module), name.as_ptr())
+        })?;
+        // SAFETY: the driver has just given this function out.
+        Ok(unsafe { RawFunction::from_raw(function.expose_provenance() as u64) })
+    }
+
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        function: RawFunction,
+        config: &LaunchConfig,
+        stream: RawStream,
+        args: &[Argument],
+    ) -> CudaResult<()> {
+        let mut pointers: SmallVec<[*mut c_void; 16]> = args.iter().map(address).collect();
+        let pointers = pointers.as_mut_ptr();
+        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (config.grid, config.block);
+        // SAFETY: the caller's promise for function, arguments and memory. The driver copies each argument, of the size
+        // that the function's parameter has, before the call returns.
+        self.call(Call::LaunchKernel, device, || unsafe {
+            cuLaunchKernel(
+                function_handle(function),
+                grid_x,
+                grid_y,
+                grid_z,
+                block_x,
+                block_y,
+                block_z,
+                config.shared_bytes,
+                stream_handle(stream),
+                pointers,
+                null_mut(),
+            )
+        })
+    }
+
+    fn launch_host_function(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+        function: Arc<dyn Fn() + Send + Sync>,
+    ) -> CudaResult<()> {
+        self.queue_function(device, stream, function)
+    }
+}
+
+/// Where an argument's bytes are.
+fn address(argument: &Argument) -> *mut c_void {
+    match argument {
+        Argument::Pointer(address) => std::ptr::from_ref::<DevicePtr>(address).cast_mut().cast(),
+        Argument::Scalar(value) => value.as_bytes().as_ptr().cast_mut().cast(),
+    }
+}
+
+/// The function that takes models of kernels; an emulated driver has one.
+fn taker_of_models() -> Option<Register> {
+    let mut function: *mut c_void = null_mut();
+    let version = OLDEST_VERSION as c_int;
+    // SAFETY: the name ends with a zero, the pointer is to a pointer of ours.
+    check(unsafe { cuGetProcAddress(REGISTER_NAME.as_ptr(), &mut function, version, 0) }).ok()?;
+    // SAFETY: a function of this name has this type; a null pointer becomes `None`.
+    unsafe { std::mem::transmute::<*mut c_void, Option<Register>>(function) }
+}
+
+/// PTX of functions that do nothing.
+fn entry_points(kernels: &[KernelDeclaration]) -> String {
+    let mut text = ".version 6.0\n.target sm_50\n.address_size 64\n".to_owned();
+    for kernel in kernels {
+        let params: Vec<String> = kernel
+            .params()
+            .iter()
+            .enumerate()
+            .map(|(index, param)| match param {
+                Param::Pointer { .. } => format!(".param .u64 p{index}"),
+                Param::Scalar { bytes } => format!(".param .align 16 .b8 p{index}[{bytes}]"),
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            ".visible .entry {}({})\n{{ ret; }}",
+            kernel.name(),
+            params.join(", ")
+        );
+    }
+    text
+}
