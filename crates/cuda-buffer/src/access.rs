@@ -6,7 +6,7 @@ use crate::guard::{Guard, record};
 use crate::ledger::AccessKind;
 use crate::ledger::Replaced;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
-use crate::{BufferError, BufferResult};
+use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
 use cuda_runtime::{RuntimeError, RuntimeResult, Stream, Synchronized};
 use std::fmt;
@@ -33,7 +33,8 @@ macro_rules! access {
             pub(crate) fn acquire(request: $request<'a, T>, stream: &Stream) -> BufferResult<Self> {
                 let _site = CallSite::enter();
                 let since = CallSite::current().unwrap_or_else(Location::caller);
-                request.domain.check_reach(stream)?;
+                let reached = request.domain.check_reach(stream);
+                reached.map_err(BufferError::of_operand(OperandName::Value))?;
                 let guard = Guard::acquire(request.domain, $kind, stream, since)?;
                 Ok(Self::from_guard(request, guard))
             }
@@ -195,7 +196,7 @@ impl<'s> AccessCompletion<'s> {
         Self { stream }
     }
 
-    /// Records one completion and publishes it to every guard of a tuple or of a vector. No guards, no completion.
+    /// Records one completion and publishes it to every guard. No guards, no completion.
     ///
     /// # Errors
     /// [`BufferError::WrongStream`] when a guard belongs to another stream: then every guard is released by itself,
@@ -238,7 +239,7 @@ impl<'s> AccessCompletion<'s> {
     }
 }
 
-/// Guards that are released together: a guard, a vector of guards, or a tuple of any of these.
+/// Guards that are released together: a guard, or a vector, an array or a tuple of any of these.
 pub trait Guards: sealed::Collect {}
 
 impl<G: sealed::Collect> Guards for G {}
@@ -300,6 +301,18 @@ mod sealed {
     }
 
     impl<G: Collect> Collect for Vec<G> {
+        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+            self.iter().for_each(|guard| guard.holds(show));
+        }
+
+        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+            for guard in self {
+                guard.end(done, replaced);
+            }
+        }
+    }
+
+    impl<G: Collect, const N: usize> Collect for [G; N] {
         fn holds(&self, show: &mut impl FnMut(&Hold)) {
             self.iter().for_each(|guard| guard.holds(show));
         }

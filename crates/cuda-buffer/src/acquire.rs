@@ -3,11 +3,12 @@
 use crate::access::{ReadAccess, WriteAccess};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::domain::Domain;
-use crate::guard::{self, Guard};
+use crate::guard::{self, Acquired};
 use crate::ledger::AccessKind;
-use crate::{BufferError, BufferResult};
+use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
 use cuda_runtime::Stream;
+use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -90,13 +91,18 @@ macro_rules! requests {
             }
         }
 
-        impl<'a, T> sealed::Request<'a> for $name<'a, T> {
-            type Access = $access<'a, T>;
-            fn wanted(&self) -> (&'a Domain, AccessKind) {
-                (self.domain, $kind)
+        impl<'a, T> sealed::AcquireAll<'a> for $name<'a, T> {
+            type Ready = Self;
+            type Accesses = $access<'a, T>;
+
+            fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self {
+                add(self.domain, $kind);
+                self
             }
-            fn grant(self, guard: Guard<'a>) -> Self::Access {
-                $access::from_guard(self, guard)
+
+            fn grant(ready: Self, acquired: &Acquired<'_>) -> Self::Accesses {
+                let guard = acquired.guard(ready.domain, $kind);
+                $access::from_guard(ready, guard)
             }
         }
     };
@@ -120,22 +126,49 @@ requests! {
     WriteRequest, WriteAccess, BlockingWriteAccess, AccessKind::Write, &'a mut T
 }
 
-/// Acquires several accesses on `stream`, all or none, in the order of a tuple or a vector.
+/// Acquires several accesses on `stream`, all or none, and gives them in the form of the requests.
+///
+/// ```
+/// use cuda_buffer::{AccessCompletion, CudaBuffer, DeviceData, acquire_all};
+/// use cuda_runtime::Runtime;
+///
+/// # fn main() -> cuda_buffer::BufferResult<()> {
+/// let runtime = Runtime::builder().build()?;
+/// let device = runtime.default_device();
+/// let stream = device.streams().acquire()?;
+/// let buffer = || CudaBuffer::<f32>::new(device, 8);
+/// let (mut out, mut sums) = (buffer()?, [buffer()?, buffer()?]);
+/// let inputs = vec![buffer()?, buffer()?, buffer()?];
+///
+/// // A write, two writes, and three reads.
+/// let (out, sums, inputs) = acquire_all(&stream, (out.write(), &mut sums[..], &inputs[..]))?;
+/// assert_eq!((sums.len(), inputs.len()), (2, 3));
+/// AccessCompletion::new(&stream).release((out, sums, inputs))?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// [`BufferError::Access`] when somebody holds an access that excludes one of them, another one of the same tuple
-/// included; a failed wait. Then none is held.
+/// [`BufferError::Access`] when somebody holds an access that excludes one of them, another one of the same
+/// call included; [`BufferError::OperandDevice`] for a value that work on `stream` can't reach; a failed wait. Then none is held.
 #[track_caller]
 pub fn acquire_all<'a, R: Requests<'a>>(stream: &Stream, requests: R) -> BufferResult<R::Accesses> {
     let _site = CallSite::enter();
     let since = CallSite::current().unwrap_or_else(Location::caller);
-    requests.acquire(stream, since)
+    let mut wanted = SmallVec::<[(&Domain, AccessKind); 8]>::new();
+    let ready = requests.ready(&mut |domain, kind| wanted.push((domain, kind)));
+    for (operand, (domain, _)) in wanted.iter().enumerate() {
+        domain
+            .check_reach(stream)
+            .map_err(BufferError::of_operand(OperandName::Request(operand)))?;
+    }
+    match wanted.len() {
+        ..=16 => sort(&mut wanted),
+        _ => wanted.sort_by_key(|(domain, _)| domain.id()),
+    }
+    let acquired = guard::acquire(wanted.iter().copied(), stream, since)?;
+    Ok(R::grant(ready, &acquired))
 }
-
-/// A tuple of [`ReadRequest`]s and [`WriteRequest`]s, or a vector of either.
-pub trait Requests<'a>: sealed::AcquireAll<'a> {}
-
-impl<'a, R: sealed::AcquireAll<'a>> Requests<'a> for R {}
 
 /// Puts a few domains in order of identity.
 pub(crate) fn sort(wanted: &mut [(&Domain, AccessKind)]) {
@@ -148,70 +181,100 @@ pub(crate) fn sort(wanted: &mut [(&Domain, AccessKind)]) {
     }
 }
 
-mod sealed {
-    use super::guard::acquire;
-    use super::{AccessKind, BufferResult, Domain, Guard, Location, Stream};
+/// Accesses asked for together: a [`ReadRequest`] or a [`WriteRequest`]; a shared slice of [`DeviceData`] to read, an exclusive one to
+/// write; a vector, an array or a tuple of any of these.
+pub trait Requests<'a>: sealed::AcquireAll<'a> {}
 
-    pub trait Request<'a> {
-        type Access;
-        fn wanted(&self) -> (&'a Domain, AccessKind);
-        fn grant(self, guard: Guard<'a>) -> Self::Access;
-    }
+impl<'a, R: sealed::AcquireAll<'a>> Requests<'a> for R {}
+
+mod sealed {
+    use super::{AccessKind, Acquired, Domain, ReadRequest, WriteRequest};
+    use crate::data::DeviceData;
 
     pub trait AcquireAll<'a> {
-        /// The accesses, in the order of the requests.
+        /// The requests, once they have said what they want.
+        #[doc(hidden)]
+        type Ready;
+        /// The accesses, in the form of the requests.
         type Accesses;
         #[doc(hidden)]
-        fn acquire(
-            self,
-            stream: &Stream,
-            since: &'static Location<'static>,
-        ) -> BufferResult<Self::Accesses>;
+        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready;
+        #[doc(hidden)]
+        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses;
     }
 
-    impl<'a, R: Request<'a>> AcquireAll<'a> for Vec<R> {
-        type Accesses = Vec<R::Access>;
+    impl<'a, R: AcquireAll<'a>> AcquireAll<'a> for Vec<R> {
+        type Ready = Vec<R::Ready>;
+        type Accesses = Vec<R::Accesses>;
 
-        fn acquire(
-            self,
-            stream: &Stream,
-            since: &'static Location<'static>,
-        ) -> BufferResult<Self::Accesses> {
-            let mut wanted: Vec<_> = self.iter().map(Request::wanted).collect();
-            for (domain, _) in &wanted {
-                domain.check_reach(stream)?;
-            }
-            wanted.sort_by_key(|(domain, _)| domain.id());
-            let acquired = acquire(wanted.iter().copied(), stream, since)?;
-            let granted = self.into_iter().map(|request| {
-                let (domain, kind) = request.wanted();
-                request.grant(acquired.guard(domain, kind))
-            });
-            Ok(granted.collect())
+        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
+            self.into_iter().map(|request| request.ready(add)).collect()
+        }
+
+        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+            ready
+                .into_iter()
+                .map(|ready| R::grant(ready, acquired))
+                .collect()
+        }
+    }
+
+    impl<'a, R: AcquireAll<'a>, const N: usize> AcquireAll<'a> for [R; N] {
+        type Ready = [R::Ready; N];
+        type Accesses = [R::Accesses; N];
+
+        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
+            self.map(|request| request.ready(add))
+        }
+
+        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+            ready.map(|ready| R::grant(ready, acquired))
+        }
+    }
+
+    impl<'a, B: DeviceData> AcquireAll<'a> for &'a [B] {
+        type Ready = Vec<ReadRequest<'a, B::Element>>;
+        type Accesses = <Self::Ready as AcquireAll<'a>>::Accesses;
+
+        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
+            self.iter().map(|data| data.read().ready(add)).collect()
+        }
+
+        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+            <Self::Ready as AcquireAll<'a>>::grant(ready, acquired)
+        }
+    }
+
+    impl<'a, B: DeviceData> AcquireAll<'a> for &'a mut [B] {
+        type Ready = Vec<WriteRequest<'a, B::Element>>;
+        type Accesses = <Self::Ready as AcquireAll<'a>>::Accesses;
+
+        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
+            self.iter_mut()
+                .map(|data| data.write().ready(add))
+                .collect()
+        }
+
+        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+            <Self::Ready as AcquireAll<'a>>::grant(ready, acquired)
         }
     }
 
     macro_rules! tuples {
         ($($name:ident)+) => {
-            impl<'a, $($name: Request<'a>),+> AcquireAll<'a> for ($($name,)+) {
-                type Accesses = ($($name::Access,)+);
-                #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
-                fn acquire(
-                    self,
-                    stream: &Stream,
-                    since: &'static Location<'static>,
-                ) -> BufferResult<Self::Accesses> {
+            #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
+            impl<'a, $($name: AcquireAll<'a>),+> AcquireAll<'a> for ($($name,)+) {
+                type Ready = ($($name::Ready,)+);
+                type Accesses = ($($name::Accesses,)+);
+
+                fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
                     let ($($name,)+) = self;
-                    let mut wanted = [$($name.wanted()),+];
-                    for (domain, _) in wanted {
-                        domain.check_reach(stream)?;
-                    }
-                    super::sort(&mut wanted);
-                    let acquired = acquire(wanted.iter().copied(), stream, since)?;
-                    Ok(($({
-                        let (domain, kind) = $name.wanted();
-                        $name.grant(acquired.guard(domain, kind))
-                    },)+))
+                    ($($name.ready(add),)+)
+                }
+
+                fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+                    let ($($name,)+) = ready;
+                    ($(<$name as AcquireAll<'a>>::grant($name, acquired),)+)
                 }
             }
         };

@@ -3,7 +3,7 @@
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::data::DeviceData;
 use crate::domain::{Domain, DomainId, Memory, byte_count};
-use crate::ledger::AccessKind;
+use crate::ledger::{AccessKind, Predecessors};
 use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
 use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
@@ -96,6 +96,26 @@ impl<T: Copy + 'static> CudaBuffer<T> {
         Ok(buffer)
     }
 
+    /// Is ready once everything published before the first poll is done.
+    ///
+    /// # Errors
+    /// As for [`synchronize`](Self::synchronize).
+    pub async fn synchronize_async(&self) -> BufferResult<()> {
+        for completion in self.published()? {
+            completion.await?;
+        }
+        Ok(())
+    }
+
+    fn published(&self) -> BufferResult<Predecessors> {
+        let published = self.domain.with_ledger(|ledger| {
+            ledger
+                .check(AccessKind::Write)
+                .map(|()| ledger.outstanding())
+        })?;
+        Ok(published)
+    }
+
     /// Waits on the host for everything published so far.
     ///
     /// # Errors
@@ -103,12 +123,7 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     #[track_caller]
     pub fn synchronize(&self) -> BufferResult<()> {
         let _site = CallSite::enter();
-        let outstanding = self.domain.with_ledger(|ledger| {
-            ledger
-                .check(AccessKind::Write)
-                .map(|()| ledger.outstanding())
-        })?;
-        Completion::wait_all(&outstanding)?;
+        Completion::wait_all(&self.published()?)?;
         Ok(())
     }
 }

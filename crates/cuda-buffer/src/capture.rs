@@ -4,7 +4,7 @@ use crate::arena::ArenaShared;
 use crate::domain::{Domain, DomainId};
 use crate::guard::record;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Replaced, Token};
-use crate::{AccessError, BufferError, BufferResult};
+use crate::{AccessError, BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, CaptureMode};
 use cuda_runtime::{Capture, Completion, Device, Stream};
 use parking_lot::{Mutex, MutexGuard};
@@ -236,7 +236,9 @@ impl Graph {
         let _site = CallSite::enter();
         let since = CallSite::current().unwrap_or_else(Location::caller);
         cuda_runtime::refuse_in_capture("launching a graph")?;
-        stream.check_device(self.device())?;
+        stream
+            .check_device(self.device())
+            .map_err(BufferError::of_operand(OperandName::Graph))?;
         self.device().check_poison()?;
         let mut launching = self.launching.lock();
         let Launching { held, before } = &mut *launching;

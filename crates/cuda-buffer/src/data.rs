@@ -4,9 +4,11 @@ use crate::access::{ReadAccess, WriteAccess};
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
-use crate::{BufferResult, transfer};
+use crate::view::{CudaBufferView, CudaBufferViewMut};
+use crate::{BufferResult, host_copy, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
 use cuda_runtime::Stream;
+use std::panic::Location;
 
 /// Contiguous elements in device memory with a ledger: buffers, carved arrays, tensors.
 ///
@@ -15,6 +17,7 @@ use cuda_runtime::Stream;
 /// | device data, ordered on a stream | [`copy_from`](Self::copy_from) | |
 /// | page-locked memory, ordered on a stream | [`copy_from_pinned`](Self::copy_from_pinned) | [`copy_to_pinned`](Self::copy_to_pinned) |
 /// | ordinary memory, waiting on the host | [`copy_from_slice`](Self::copy_from_slice) | [`copy_to_slice`](Self::copy_to_slice), [`to_vec`](Self::to_vec) |
+/// | ordinary memory, awaited | [`copy_from_slice_async`](Self::copy_from_slice_async) | [`copy_to_slice_async`](Self::copy_to_slice_async), [`to_vec_async`](Self::to_vec_async) |
 pub trait DeviceData {
     /// The element type.
     type Element: Copy + 'static;
@@ -24,6 +27,16 @@ pub trait DeviceData {
 
     /// A write access, to be acquired alone or with others.
     fn write(&mut self) -> WriteRequest<'_, Self::Element>;
+
+    /// All elements as a view, to be read: it can be cut, and names them without touching them.
+    fn view(&self) -> CudaBufferView<'_, Self::Element> {
+        CudaBufferView::new(self.read())
+    }
+
+    /// All elements as a view, to be written.
+    fn view_mut(&mut self) -> CudaBufferViewMut<'_, Self::Element> {
+        CudaBufferViewMut::new(self.write())
+    }
 
     /// Reads, ordered on `stream` after the latest write.
     ///
@@ -125,7 +138,7 @@ pub trait DeviceData {
     where
         Self::Element: NoUninit,
     {
-        transfer::upload(self.write(), src)
+        host_copy::upload(self.write(), src)
     }
 
     /// Copies to ordinary host memory of the same length, by way of page-locked memory and the device's own transfer
@@ -138,7 +151,7 @@ pub trait DeviceData {
     where
         Self::Element: AnyBitPattern + NoUninit,
     {
-        transfer::download(dst, self.read())
+        host_copy::download(dst, self.read())
     }
 
     /// The elements, in ordinary host memory. Waits on the host.
@@ -153,6 +166,64 @@ pub trait DeviceData {
         let mut values = vec![bytemuck::Zeroable::zeroed(); self.read().len()];
         self.copy_to_slice(&mut values)?;
         Ok(values)
+    }
+
+    /// As [`copy_from_slice`](Self::copy_from_slice), awaited: nothing is copied before the first poll, and a future that is
+    /// dropped later leaves a copy under way that touches `src` no more.
+    ///
+    /// # Errors
+    /// As for [`copy_from_slice`](Self::copy_from_slice).
+    #[track_caller]
+    fn copy_from_slice_async(
+        &mut self,
+        src: &[Self::Element],
+    ) -> impl Future<Output = BufferResult<()>>
+    where
+        Self::Element: NoUninit,
+    {
+        host_copy::upload_async(self.write(), src, Location::caller())
+    }
+
+    /// As [`copy_to_slice`](Self::copy_to_slice), awaited.
+    ///
+    /// # Errors
+    /// As for [`copy_from_slice`](Self::copy_from_slice).
+    #[track_caller]
+    fn copy_to_slice_async(
+        &self,
+        dst: &mut [Self::Element],
+    ) -> impl Future<Output = BufferResult<()>>
+    where
+        Self::Element: AnyBitPattern + NoUninit,
+    {
+        host_copy::download_async(dst, self.read(), Location::caller())
+    }
+
+    /// The elements, in ordinary host memory, awaited.
+    ///
+    /// ```
+    /// use cuda_buffer::{BufferResult, CudaBuffer, DeviceData};
+    ///
+    /// async fn doubled(x: &mut CudaBuffer<u32>, values: &[u32]) -> BufferResult<Vec<u32>> {
+    ///     x.copy_from_slice_async(values).await?;
+    ///     let back = x.to_vec_async().await?;
+    ///     Ok(back.iter().map(|value| 2 * value).collect())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`copy_from_slice`](Self::copy_from_slice).
+    #[track_caller]
+    fn to_vec_async(&self) -> impl Future<Output = BufferResult<Vec<Self::Element>>>
+    where
+        Self::Element: AnyBitPattern + NoUninit,
+    {
+        let (src, site) = (self.read(), Location::caller());
+        async move {
+            let mut values = vec![bytemuck::Zeroable::zeroed(); src.len()];
+            host_copy::download_async(&mut values, src, site).await?;
+            Ok(values)
+        }
     }
 
     /// Queues a fill of every byte on `stream`.

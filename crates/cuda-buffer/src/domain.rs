@@ -2,6 +2,7 @@
 
 use crate::arena::CarveDomain;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Replaced, Token};
+use crate::page_locked::PinnedMemory;
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
@@ -58,7 +59,8 @@ pub(crate) enum Memory {
         whole: Arc<Whole>,
         offset_bytes: usize,
     },
-    Pinned(PinnedMemory),
+    /// Taken out when the value ends.
+    Pinned(Option<PinnedMemory>),
 }
 
 /// An allocation that several values share. It goes back with the last of them.
@@ -120,18 +122,6 @@ impl Drop for Whole {
     }
 }
 
-/// Page-locked memory. It is touched by copies that a ledger orders, and by the host under a token.
-#[derive(Debug)]
-pub(crate) struct PinnedMemory {
-    pub(crate) address: NonNull<u8>,
-    pub(crate) bytes: usize,
-}
-
-// SAFETY: the address is of memory that this value owns; all access to it goes through the ledger's tokens.
-unsafe impl Send for PinnedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for PinnedMemory {}
-
 impl Domain {
     /// A value of `memory`, which `before` may still be using.
     pub(crate) fn owned(
@@ -179,7 +169,9 @@ impl Domain {
     /// The address on the host; dangling but aligned to 256 for a value of zero length.
     pub(crate) fn host_address(&self) -> NonNull<u8> {
         match self {
-            Self::Owned(owned) if let Memory::Pinned(memory) = &owned.memory => memory.address,
+            Self::Owned(owned) if let Memory::Pinned(Some(memory)) = &owned.memory => {
+                memory.address()
+            }
             _ => NonNull::without_provenance(
                 NonZero::new(BASE_ALIGN).expect("an alignment is not zero"),
             ),
@@ -260,7 +252,7 @@ impl Drop for OwnedDomain {
         let forgotten = ledger.held() > 0;
         let outstanding = ledger.take_outstanding();
         match &mut self.memory {
-            Memory::Empty | Memory::Device(None) => {}
+            Memory::Empty => {}
             Memory::Device(allocation) => match allocation.take() {
                 // An allocation that merely drops is leaked and counted.
                 Some(allocation) if forgotten => drop(allocation),
@@ -268,15 +260,11 @@ impl Drop for OwnedDomain {
                 None => {}
             },
             Memory::Part { whole, .. } => whole.retire(outstanding, forgotten),
-            Memory::Pinned(memory) if forgotten => self.device.count_leak(memory.bytes),
-            Memory::Pinned(memory) => {
-                // SAFETY: the memory was made by `host_alloc` of this device, all its uses are in `outstanding`,
-                // and nobody refers to it any more.
-                unsafe {
-                    self.device
-                        .free_pinned(memory.address, memory.bytes, outstanding);
-                }
-            }
+            Memory::Pinned(memory) => match memory.take() {
+                Some(memory) if forgotten => self.device.count_leak(memory.bytes()),
+                Some(memory) => memory.give_back(&self.device, outstanding),
+                None => {}
+            },
         }
     }
 }

@@ -23,6 +23,15 @@ pub enum BufferError {
     #[error(transparent)]
     Access(#[from] AccessError),
 
+    /// An operand is out of reach for the operation's stream: it is of another device, runtime or driver.
+    #[error("{operand} can't be used there: {error}")]
+    OperandDevice {
+        /// Which operand.
+        operand: OperandName,
+        /// What is wrong with it.
+        error: RuntimeError,
+    },
+
     /// The byte count does not fit.
     #[error("{len} elements of {element_bytes} bytes are more than {max} bytes", max = isize::MAX)]
     SizeOverflow {
@@ -206,6 +215,44 @@ pub enum BufferError {
         /// Number of other holders.
         holders: usize,
     },
+}
+
+impl BufferError {
+    /// How to name the operand in an error about its device.
+    pub(crate) fn of_operand(operand: OperandName) -> impl FnOnce(RuntimeError) -> Self {
+        move |error| Self::OperandDevice { operand, error }
+    }
+}
+
+/// Names an operand of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OperandName {
+    /// The value that is accessed, where there is one.
+    Value,
+    /// What is written.
+    Destination,
+    /// What is read.
+    Source,
+    /// The access at this position of those asked for together, from 0.
+    Request(usize),
+    /// The kernel itself.
+    Kernel,
+    /// The graph itself.
+    Graph,
+}
+
+impl fmt::Display for OperandName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value => f.write_str("the value"),
+            Self::Destination => f.write_str("the destination"),
+            Self::Source => f.write_str("the source"),
+            Self::Request(position) => write!(f, "operand {position}"),
+            Self::Kernel => f.write_str("the kernel"),
+            Self::Graph => f.write_str("the graph"),
+        }
+    }
 }
 
 /// The result of a buffer operation.

@@ -20,7 +20,7 @@ pub struct Hold {
 
 /// A live access of a domain. Its drop publishes the completion of the stream's tail.
 #[derive(Debug)]
-pub struct Guard<'a> {
+pub(crate) struct Guard<'a> {
     domain: &'a Domain,
     /// `None` once it has ended.
     hold: Option<Hold>,
@@ -28,7 +28,7 @@ pub struct Guard<'a> {
 
 /// What accesses that are acquired together have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Acquired<'s> {
+pub struct Acquired<'s> {
     stream: &'s Stream,
     timeline: StreamId,
     session: Option<u64>,

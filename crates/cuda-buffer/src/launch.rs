@@ -4,7 +4,7 @@ use crate::access::{ReadAccess, WriteAccess};
 use crate::owning::OwningReadAccess;
 use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
-use crate::{BufferError, BufferResult};
+use crate::{BufferError, BufferResult, OperandName};
 use bytemuck::NoUninit;
 use cuda_driver::{Argument, CallSite, DevicePtr, LaunchConfig, LaunchError, Param};
 use cuda_runtime::{Kernel, Stream, StreamId};
@@ -207,6 +207,9 @@ impl Launch for Kernel {
     ) -> BufferResult<()> {
         let _site = CallSite::enter();
         config.check(self.device().properties())?;
+        stream
+            .check_device(self.device())
+            .map_err(BufferError::of_operand(OperandName::Kernel))?;
         args.show(|arguments, memory| {
             check(self, stream, arguments, memory)?;
             // SAFETY: the arguments fit the declaration, whose footprint lies within memory that live guards hold on

@@ -36,7 +36,7 @@
 //! # Modules
 //!
 //! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`),
-//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`); `domain` is what they share, `ledger` its pure
+//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, `ledger` its pure
 //!   bookkeeping, [`DeviceData`] (`data`) what all can do;
 //! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
@@ -60,14 +60,18 @@ mod error;
 mod family;
 mod folds;
 mod guard;
+mod host_copy;
 mod launch;
 mod ledger;
 mod owning;
+mod page_locked;
 mod partition;
 mod pinned;
+mod pinned_pool;
 mod shared;
 mod slice;
 mod transfer;
+mod view;
 
 pub use access::{AccessCompletion, Guards, ReadAccess, WriteAccess};
 pub use acquire::{ReadRequest, Requests, WriteRequest, acquire_all};
@@ -81,13 +85,15 @@ pub use device_array::DeviceArray;
 pub use device_slab::{DeviceArena, DeviceSlab};
 pub use device_space::DeviceSpace;
 pub use domain::DomainId;
-pub use error::{AccessError, BufferError, BufferResult};
+pub use error::{AccessError, BufferError, BufferResult, OperandName};
 pub use family::{DeviceBlock, DeviceCarve, DeviceMemory, DevicePlace, DeviceRegion};
 pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
 pub use ledger::AccessKind;
 pub use owning::{OwningBlockingReadAccess, OwningReadAccess};
 pub use partition::{PartitionedCudaBuffer, PartitionedReadAccess, PartitionedWriteAccess};
 pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};
+pub use pinned_pool::{PinnedPool, PinnedPoolCounts};
 pub use shared::SharedCudaBuffer;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use transfer::copy_slice;
+pub use view::{CudaBufferView, CudaBufferViewMut};

@@ -5,7 +5,7 @@ use crate::buffer::CudaBuffer;
 use crate::guard::{self, Hold};
 use crate::ledger::AccessKind;
 use crate::slice::DeviceSlice;
-use crate::{BufferError, BufferResult};
+use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::{RuntimeResult, Stream};
 use std::fmt;
@@ -32,7 +32,8 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     ) -> Result<OwningReadAccess<T>, (Self, BufferError)> {
         let _site = CallSite::enter();
         let since = CallSite::current().unwrap_or_else(Location::caller);
-        let reached = self.domain().check_reach(stream).map_err(BufferError::from);
+        let reached = self.domain().check_reach(stream);
+        let reached = reached.map_err(BufferError::of_operand(OperandName::Value));
         let acquire = |()| {
             let wanted = std::iter::once((self.domain(), AccessKind::Read));
             guard::acquire(wanted, stream, since).map(|acquired| acquired.hold(AccessKind::Read))

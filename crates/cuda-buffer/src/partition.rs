@@ -5,7 +5,7 @@ use crate::domain::{Domain, DomainId, Memory, Whole, byte_count};
 use crate::guard::{self, Hold};
 use crate::ledger::{AccessKind, Replaced};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
-use crate::{BufferError, BufferResult};
+use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::{Completion, Device, RuntimeResult, Stream};
 use std::fmt;
@@ -249,7 +249,8 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         }
         self.check_parts()?;
         if let Some(part) = self.parts.first() {
-            part.domain().check_reach(stream)?;
+            let reached = part.domain().check_reach(stream);
+            reached.map_err(BufferError::of_operand(OperandName::Value))?;
         }
         let since = CallSite::current().unwrap_or_else(Location::caller);
         // Made one after another, the parts are in order of identity.

@@ -1,8 +1,9 @@
 //! Page-locked host memory with a ledger of its own.
 
 use crate::blocking::host_token;
-use crate::domain::{Domain, Memory, PinnedMemory, byte_count};
+use crate::domain::{Domain, Memory, byte_count};
 use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
+use crate::page_locked::PinnedMemory;
 use crate::{BufferError, BufferResult};
 use bytemuck::Pod;
 use cuda_driver::CallSite;
@@ -17,10 +18,12 @@ use std::panic::Location;
 /// Its ledger orders copies and the host: a copy under way keeps the memory alive, and the host reaches it only when
 /// nothing conflicts.
 ///
-/// | | at once, or [`BufferError::Busy`] | waits |
-/// |---|---|---|
-/// | read | [`try_host_read`](Self::try_host_read) | [`host_read`](Self::host_read) |
-/// | write | [`try_host_write`](Self::try_host_write) | [`host_write`](Self::host_write) |
+/// | | at once, or [`BufferError::Busy`] | waits | awaited |
+/// |---|---|---|---|
+/// | read | [`try_host_read`](Self::try_host_read) | [`host_read`](Self::host_read) | [`host_read_async`](Self::host_read_async) |
+/// | write | [`try_host_write`](Self::try_host_write) | [`host_write`](Self::host_write) | [`host_write_async`](Self::host_write_async) |
+///
+/// Memory that is needed again and again comes from a [`PinnedPool`](crate::PinnedPool).
 pub struct PinnedBuffer<T> {
     domain: Domain,
     len: usize,
@@ -39,12 +42,7 @@ impl<T: Pod> PinnedBuffer<T> {
         let bytes = byte_count::<T>(len)?;
         let memory = match bytes {
             0 => Memory::Empty,
-            _ => {
-                let address = device.allocate_pinned(bytes)?;
-                // SAFETY: the allocation has that many bytes, and nobody else knows it.
-                unsafe { address.as_ptr().write_bytes(0, bytes) };
-                Memory::Pinned(PinnedMemory { address, bytes })
-            }
+            _ => Memory::Pinned(Some(PinnedMemory::allocate(device, bytes, None)?)),
         };
         Ok(Self {
             domain: Domain::owned(device, memory, None),
@@ -73,6 +71,16 @@ impl<T: Pod> PinnedBuffer<T> {
         HostAccess::begin(self, AccessKind::Read, busy).map(HostReadAccess)
     }
 
+    /// Reads on the host, once no copy writes the memory. The access begins at the first poll.
+    ///
+    /// # Errors
+    /// As for [`host_read`](Self::host_read).
+    #[track_caller]
+    pub fn host_read_async(&self) -> impl Future<Output = BufferResult<HostReadAccess<'_, T>>> {
+        let access = HostAccess::begin_async(self, AccessKind::Read, Location::caller());
+        async move { access.await.map(HostReadAccess) }
+    }
+
     /// Writes on the host. Waits until no copy uses the memory.
     ///
     /// # Errors
@@ -94,7 +102,30 @@ impl<T: Pod> PinnedBuffer<T> {
     }
 }
 
+impl<T: Pod> PinnedBuffer<T> {
+    /// Writes on the host, once no copy uses the memory. The access begins at the first poll.
+    ///
+    /// # Errors
+    /// As for [`host_write`](Self::host_write).
+    #[track_caller]
+    pub fn host_write_async(
+        &mut self,
+    ) -> impl Future<Output = BufferResult<HostWriteAccess<'_, T>>> {
+        let access = HostAccess::begin_async(self, AccessKind::Write, Location::caller());
+        async move { access.await.map(HostWriteAccess) }
+    }
+}
+
 impl<T> PinnedBuffer<T> {
+    /// The first `len` elements of page-locked memory that is initialised.
+    pub(crate) fn from_domain(domain: Domain, len: usize) -> Self {
+        Self {
+            domain,
+            len,
+            elements: PhantomData,
+        }
+    }
+
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -253,6 +284,25 @@ impl<'a, T> HostAccess<'a, T> {
         };
         // On an error the access drops, and the token is back.
         finish(&copies)?;
+        Ok(access)
+    }
+
+    async fn begin_async(
+        buffer: &'a PinnedBuffer<T>,
+        kind: AccessKind,
+        since: &'static Location<'static>,
+    ) -> BufferResult<Self> {
+        let mut before = Predecessors::new();
+        let access = {
+            let _site = CallSite::at(since);
+            Self::begin(buffer, kind, |copies| {
+                before.clone_from(copies);
+                Ok(())
+            })?
+        };
+        for copy in before {
+            copy.await?;
+        }
         Ok(access)
     }
 

@@ -1,21 +1,27 @@
 //! Copies and fills, ordered by the ledgers of both sides.
 
+use crate::OperandName::{self, Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest, sort};
 use crate::guard::{self, record};
 use crate::ledger::{AccessKind, Replaced};
-use crate::pinned::{PinnedBuffer, PinnedSlice, PinnedSliceMut};
+use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
-use bytemuck::{AnyBitPattern, NoUninit, Pod};
+use bytemuck::{NoUninit, Pod};
 use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::Stream;
+use cuda_runtime::{RuntimeResult, Stream};
 use std::panic::Location;
 
-fn same_length(src: usize, dst: usize) -> BufferResult<()> {
+pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
     match src == dst {
         true => Ok(()),
         false => Err(BufferError::LengthMismatch { src, dst }),
     }
+}
+
+/// Says which operand it is that the stream can't reach.
+fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()> {
+    checked.map_err(BufferError::of_operand(operand))
 }
 
 /// Runs one operation under several accesses, with one completion for all.
@@ -68,10 +74,10 @@ pub(crate) fn copy<T: Copy + 'static>(
     let (dst_device, src_device) = (dst.domain.device(), src.domain.device());
     let peers = !dst_device.same(src_device);
     if peers && stream.device().same(src_device) {
-        dst_device.check_driver(src_device)?;
+        reached(Destination, src_device.check_driver(dst_device))?;
     } else {
-        stream.check_device(dst_device)?;
-        src_device.check_driver(dst_device)?;
+        reached(Destination, stream.check_device(dst_device))?;
+        reached(Source, dst_device.check_driver(src_device))?;
     }
     if dst.len == 0 {
         return Ok(());
@@ -108,8 +114,8 @@ pub(crate) fn copy_in<T: Pod>(
     let _site = CallSite::enter();
     let src = src.part();
     same_length(src.len, dst.len)?;
-    stream.check_device(dst.domain.device())?;
-    src.domain.check_reach(stream)?;
+    reached(Destination, stream.check_device(dst.domain.device()))?;
+    reached(Source, src.domain.check_reach(stream))?;
     if dst.len == 0 {
         return Ok(());
     }
@@ -138,8 +144,8 @@ pub(crate) fn copy_out<T: Pod>(
     let _site = CallSite::enter();
     let dst = dst.part();
     same_length(src.len, dst.len)?;
-    stream.check_device(src.domain.device())?;
-    dst.domain.check_reach(stream)?;
+    reached(Source, stream.check_device(src.domain.device()))?;
+    reached(Destination, dst.domain.check_reach(stream))?;
     if src.len == 0 {
         return Ok(());
     }
@@ -156,50 +162,6 @@ pub(crate) fn copy_out<T: Pod>(
     };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }
-}
-
-/// Copies from ordinary memory by way of page-locked memory of our own: whatever fails, a copy that may still be under
-/// way touches no memory of the caller's.
-#[track_caller]
-pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<()> {
-    let _site = CallSite::enter();
-    same_length(src.len(), dst.len)?;
-    cuda_runtime::refuse_in_capture("copying from ordinary host memory")?;
-    if src.is_empty() {
-        return Ok(());
-    }
-    let device = dst.domain.device();
-    let stream = device.transfer_stream();
-    let mut staging = PinnedBuffer::<u8>::new(device, size_of_val(src))?;
-    staging
-        .host_write()?
-        .copy_from_slice(bytemuck::cast_slice(src));
-    let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, staging.len());
-    copy_in(&stream, bytes, (&staging).into())?;
-    stream.synchronize()?;
-    Ok(())
-}
-
-/// Copies to ordinary memory, as [`upload`] does from it.
-#[track_caller]
-pub(crate) fn download<T: Copy + AnyBitPattern + NoUninit>(
-    dst: &mut [T],
-    src: ReadRequest<'_, T>,
-) -> BufferResult<()> {
-    let _site = CallSite::enter();
-    same_length(src.len, dst.len())?;
-    cuda_runtime::refuse_in_capture("copying to ordinary host memory")?;
-    if dst.is_empty() {
-        return Ok(());
-    }
-    let device = src.domain.device();
-    let stream = device.transfer_stream();
-    let mut staging = PinnedBuffer::<u8>::new(device, size_of_val(dst))?;
-    let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, staging.len());
-    copy_out(&stream, (&mut staging).into(), bytes)?;
-    stream.synchronize()?;
-    bytemuck::cast_slice_mut(dst).copy_from_slice(&staging.host_read()?);
-    Ok(())
 }
 
 #[track_caller]
@@ -247,7 +209,7 @@ fn fill_pattern<T>(
     count: usize,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    stream.check_device(dst.domain.device())?;
+    reached(Destination, stream.check_device(dst.domain.device()))?;
     if dst.len == 0 {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use crate::kit::Rig;
 use cuda_buffer::{
-    AccessCompletion, BufferError, CaptureStep, CudaBuffer, DeviceData, PinnedBuffer,
+    AccessCompletion, BufferError, CaptureStep, CudaBuffer, DeviceData, OperandName, PinnedBuffer,
     SharedCudaBuffer, acquire_all, copy_slice,
 };
 use cuda_driver::{Call, Copies, DeviceId, Driver};
@@ -256,22 +256,31 @@ fn copies_between_devices_are_ordered_on_either_ones_streams() {
     }
     // Nothing else crosses: a guard on a stream of another device is refused, and so is another driver's buffer.
     let error = x.read_synchronized_with(&there).unwrap_err();
+    let error = error.to_string();
+    assert_eq!(
+        error,
+        "the value can't be used there: an object of device 0 was used on device 1"
+    );
+    // Of several operands the error tells which.
+    let error = acquire_all(&there, (y.write(), x.read())).map(drop);
+    let operand = OperandName::Request(1);
     assert!(
-        matches!(
-            error,
-            BufferError::Runtime(RuntimeError::WrongDevice { .. })
-        ),
-        "{error}"
+        matches!(error, Err(BufferError::OperandDevice { operand: named, .. }) if named == operand)
     );
     let other = Rig::seeded(0, 1);
     let z = CudaBuffer::<u32>::new(&other.device(), 8).unwrap();
     let error = x.copy_from(&z, &here).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            BufferError::Runtime(RuntimeError::WrongDriver { .. })
-        ),
-        "{error}"
+    let wrong = RuntimeError::WrongDriver {
+        device: near.id(),
+        given: other.device().id(),
+    };
+    let operand = OperandName::Source;
+    assert_eq!(
+        error,
+        BufferError::OperandDevice {
+            operand,
+            error: wrong
+        }
     );
     drop((x, y, z, here, there));
     runtime.shutdown().unwrap();
@@ -291,7 +300,14 @@ fn objects_of_two_runtimes_are_not_mixed() {
     let stream = other.default_device().streams().acquire().unwrap();
     let error = x.read_synchronized_with(&stream).unwrap_err();
     let device = DeviceId(0);
-    assert_eq!(error, RuntimeError::WrongRuntime { device }.into());
+    let (operand, wrong) = (OperandName::Value, RuntimeError::WrongRuntime { device });
+    assert_eq!(
+        error,
+        BufferError::OperandDevice {
+            operand,
+            error: wrong
+        }
+    );
     let far = one.devices()[1].streams().acquire().unwrap();
     let error = x.read_synchronized_with(&far).unwrap_err();
     assert!(

@@ -15,3 +15,5 @@ mod programs;
 mod spaces;
 mod tap;
 mod threads;
+mod transfers;
+mod views;

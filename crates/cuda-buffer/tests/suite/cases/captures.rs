@@ -1,0 +1,146 @@
+//! Cases 12, 18 and 19: captures and what they leave.
+
+use super::arena;
+use crate::kit::{Kit, MODULE, N, Rig, elements};
+use cuda_buffer::{
+    BufferError, CaptureStep, CudaBuffer, DeviceData, DeviceSlab, DeviceSpace, Launch, PinnedBuffer,
+};
+use cuda_driver::{Call, Driver};
+use cuda_runtime::RuntimeError;
+use space_core::{AllocError, Space, Undef};
+
+/// Case 12 (chelsea0x3b/cudarc#590): what a capture noted of a buffer dies with the capture.
+#[test]
+fn a_buffer_outlives_the_graph_that_used_it() {
+    let rig = Rig::seeded(0, 2);
+    let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
+    let [s, t] = rig.streams();
+    let (mut x, mut y) = (
+        CudaBuffer::new(&device, N).unwrap(),
+        CudaBuffer::new(&device, N).unwrap(),
+    );
+    x.fill(&s, 2).unwrap();
+    let graph = s.capture(|_| kit.map(&s, &mut y, &x, 1)).unwrap();
+    graph.launch(&s).unwrap();
+    let mut held = CudaBuffer::<u8>::new(&device, 64).unwrap();
+    let other = s.capture(|_| held.fill(&s, 1)).unwrap();
+    let (held, error) = DeviceSlab::from_buffer(held, 4).unwrap_err();
+    assert!(matches!(error, BufferError::Held { .. }), "{error}");
+    drop((graph, other));
+    y.fill(&t, 3).unwrap();
+    drop(x);
+    drop(DeviceSlab::from_buffer(held, 4).unwrap());
+    CudaBuffer::<u32>::new(&device, N).unwrap();
+    device.check().unwrap();
+    drop((y, device, kit, s, t));
+    rig.finish();
+}
+
+/// Case 18 (JuliaGPU/CUDA.jl#1230): an allocation inside a capture is refused, the capture goes on, and replays hold
+/// no more memory than the first one did.
+#[test]
+fn allocating_in_a_capture_is_refused_and_replays_do_not_grow() {
+    let rig = Rig::seeded(0, 1);
+    let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
+    let [s] = rig.streams();
+    let mut arena = arena(&rig, 2048);
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    let space = DeviceSpace::of(&device);
+    let graph = s
+        .capture(|_| {
+            let refused = CudaBuffer::<u32>::new_on(&s, N).map(drop).unwrap_err();
+            assert!(matches!(
+                refused,
+                BufferError::Runtime(RuntimeError::CaptureActive { .. })
+            ));
+            let refused = PinnedBuffer::<u32>::new(&device, N).map(drop).unwrap_err();
+            assert!(matches!(
+                refused,
+                BufferError::Runtime(RuntimeError::CaptureActive { .. })
+            ));
+            let refused = space.typed::<u32, _>([N]).map(drop).unwrap_err();
+            assert!(
+                matches!(refused, AllocError::CaptureViolation(_)),
+                "{refused}"
+            );
+            arena.frame().scratch(|frame| {
+                let mut carve = frame.alloc(Undef::<u32, _>::new([N])).unwrap();
+                kit.map(&s, &mut carve, &x, 1)?;
+                x.copy_from(&carve, &s)
+            })
+        })
+        .unwrap();
+    assert_eq!((graph.nodes(), graph.accesses()), (2, 2));
+    graph.launch(&s).unwrap();
+    let first = device.pool_usage().unwrap();
+    for _ in 0..1000 {
+        graph.launch(&s).unwrap();
+    }
+    assert_eq!(device.pool_usage().unwrap(), first);
+    let before = rig.sim.counters().snapshot();
+    drop((x, arena));
+    assert_eq!(
+        (rig.sim.counters().snapshot() - before).of(Call::MemFreeAsync),
+        0,
+        "the graph uses them"
+    );
+    drop(graph);
+    assert_eq!(
+        (rig.sim.counters().snapshot() - before).of(Call::MemFreeAsync),
+        2,
+        "once each"
+    );
+    drop((device, space, kit, s));
+    rig.finish();
+}
+
+/// Case 19 (NVIDIA/cuda-python#2834): nothing is set up lazily inside a capture.
+#[test]
+fn a_capture_may_be_the_first_thing_that_a_device_does() {
+    let rig = Rig::seeded(0, 1);
+    let [s] = rig.streams();
+    let empty = s.capture(|_| Ok::<_, BufferError>(())).unwrap();
+    assert_eq!((empty.nodes(), empty.accesses()), (0, 0));
+    empty.launch(&s).unwrap();
+    // What would have to be loaded is refused, without harm.
+    let device = rig.device();
+    let graph = s
+        .capture(|_| {
+            let refused = device.kernel(&MODULE, "step").map(drop).unwrap_err();
+            assert!(matches!(refused, RuntimeError::CaptureActive { .. }));
+            Ok::<_, BufferError>(())
+        })
+        .unwrap();
+    drop((empty, graph, device, s));
+    rig.finish();
+}
+
+/// One failed operation dooms a capture: no graph with a hole.
+#[test]
+fn a_kernel_that_was_never_launched_dooms_the_capture() {
+    let rig = Rig::seeded(0, 1);
+    let device = rig.device();
+    let [s] = rig.streams();
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    let cold = device.kernel(&MODULE, "cold").unwrap();
+    let result = s.capture(|_| {
+        let mut access = x.write_synchronized_with(&s)?;
+        // The step goes on as if nothing had happened.
+        let _ = cold.launch(&s, elements(N), (N as u32, 1_u32, &mut access));
+        drop(access);
+        x.fill(&s, 2)
+    });
+    let error = result.map(drop).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            BufferError::Runtime(RuntimeError::ColdKernel { kernel: "cold", .. })
+        ),
+        "{error}"
+    );
+    assert_eq!(x.to_vec().unwrap(), [1; N]);
+    drop((x, cold, device, s));
+    rig.finish();
+}

@@ -1,0 +1,137 @@
+//! Cases 10, 13 and 14: conflicting, forgotten and outlived accesses. Case 11 is in `costs`, case 17 in `partition`.
+
+use super::{arena, raw};
+use crate::kit::{Kit, N, Rig, elements};
+use cuda_buffer::{AccessKind, BufferError, CudaBuffer, DeviceData, Launch, acquire_all};
+use space_core::{Space, Undef};
+
+/// Case 10 (JuliaGPU/CUDA.jl#778): dropped on another thread while its kernel still runs, a buffer is freed after that.
+#[test]
+fn a_buffer_dropped_elsewhere_is_freed_after_its_kernel() {
+    for seed in 0..16 {
+        let rig = Rig::seeded(seed, 3);
+        let kit = Kit::new(rig.runtime.default_device());
+        let [s1, s2, s3] = rig.streams();
+        let mut x = CudaBuffer::<u32>::new_on(&s1, N).unwrap();
+        x.fill(&s1, 1).unwrap();
+        rig.sim.hold_stream(raw(&s1));
+        kit.step(&s1, &mut x, 1).unwrap();
+        let kernel = s1.record().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                s2.record().unwrap(); // the stream of that thread is idle
+                drop(x); // does not wait
+            });
+        });
+        let mut fresh = CudaBuffer::<u32>::new_on(&s3, N).unwrap();
+        fresh.fill(&s3, 7).unwrap();
+        assert!(!kernel.is_complete().unwrap());
+        rig.sim.release_stream(raw(&s1));
+        assert_eq!(fresh.to_vec().unwrap(), [7; N]);
+        drop((fresh, kernel, kit, s1, s2, s3));
+        rig.finish();
+    }
+}
+
+/// Case 13 (huggingface/candle#3227): conflicting accesses are errors at once; nobody waits for anybody.
+#[test]
+fn conflicting_accesses_are_errors_and_say_who_holds_what() {
+    let rig = Rig::seeded(0, 2);
+    let kit = Kit::new(rig.runtime.default_device());
+    let [s, t] = rig.streams();
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    // Safe code reaches a conflict only by forgetting a guard: an access that has no end.
+    std::mem::forget(x.read_synchronized_with(&t).unwrap());
+    let line = line!() - 1;
+    let again = x.read_synchronized_with(&s).unwrap();
+    drop(again);
+    let error = kit.step(&s, &mut x, 1).unwrap_err();
+    let BufferError::Access(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (error.wanted, error.held, error.holders),
+        (AccessKind::Write, AccessKind::Read, 1)
+    );
+    assert_eq!((error.stream, error.since.line()), (Some(t.id()), line));
+    assert!(error.since.file().ends_with("ledger.rs"));
+
+    let mut y = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    std::mem::forget(y.write_synchronized_with(&s).unwrap());
+    let error = y.read_synchronized_with(&s).unwrap_err();
+    let BufferError::Access(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (error.wanted, error.held),
+        (AccessKind::Read, AccessKind::Write)
+    );
+    let error = y.synchronize().unwrap_err();
+    assert!(matches!(error, BufferError::Access(_)));
+    // A tuple that holds one of them takes none of the others.
+    let mut z = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    let error = acquire_all(&s, (z.write(), y.read()))
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(error, BufferError::Access(_)));
+    z.fill(&s, 1).unwrap();
+    rig.sim.assert_no_reports();
+}
+
+/// Case 14 (NVlabs/cutile-rs#272): what was forgotten is held for ever, and its memory is never reused.
+#[test]
+fn a_forgotten_access_leaks_its_memory_and_never_frees_it_early() {
+    let rig = Rig::seeded(0, 2);
+    let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
+    let [s, t] = rig.streams();
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    rig.sim.hold_stream(raw(&s));
+    let mut access = x.write_synchronized_with(&s).unwrap();
+    kit.step
+        .launch(&s, elements(N), (N as u32, 1_u32, &mut access))
+        .unwrap();
+    std::mem::forget(access);
+    drop(x);
+    let mut fresh: Vec<_> = (0..8)
+        .map(|_| CudaBuffer::<u32>::new_on(&t, N).unwrap())
+        .collect();
+    for fresh in &mut fresh {
+        fresh.fill(&t, 7).unwrap();
+    }
+    rig.sim.release_stream(raw(&s));
+    for fresh in fresh {
+        assert_eq!(fresh.to_vec().unwrap(), [7; N]);
+    }
+    // Whoever asks is told: the memory is lost, and the lease goes on.
+    drop(s);
+    let alive = device.alive();
+    assert_eq!((alive.allocations, alive.leaked_bytes), (0, 4 * N));
+    assert_eq!(alive.leased_streams, 2);
+    rig.sim.assert_no_reports();
+}
+
+/// Case 14, in an arena: the bytes are lost to it, and counted.
+#[test]
+fn a_forgotten_access_of_a_carve_loses_its_bytes() {
+    let rig = Rig::seeded(0, 1);
+    let [s] = rig.streams();
+    let mut arena = arena(&rig, 1024);
+    arena.frame().scratch(|frame| {
+        let mut carve = frame.alloc(Undef::<u32, _>::new([64])).unwrap();
+        carve.fill(&s, 1).unwrap();
+        std::mem::forget(carve.write_synchronized_with(&s).unwrap());
+    });
+    assert_eq!(arena.region().quarantined_bytes(), 256);
+    let error = arena
+        .frame()
+        .alloc(Undef::<u32, _>::new([1]))
+        .map(drop)
+        .unwrap_err();
+    assert!(error.to_string().contains("forgotten"), "{error}");
+    drop(arena);
+    // Nor is the slab given back.
+    assert_eq!(rig.device().alive().leaked_bytes, 1024);
+    rig.sim.assert_no_reports();
+}

@@ -1,0 +1,143 @@
+//! Host transfer: pooled page-locked memory, and copies that are awaited.
+
+use crate::kit::{N, Rig, block_on};
+use cuda_buffer::{BufferError, CudaBuffer, DeviceData, PinnedBuffer, PinnedPool};
+use cuda_driver::{Call, Driver};
+use cuda_runtime::RuntimeError;
+use cuda_sim::SimDriver;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// Blocks are used again while copies from them go on; order is kept, and nothing is allocated twice.
+#[test]
+fn pooled_memory_is_used_again_and_ordered() {
+    for seed in 0..30 {
+        let rig = Rig::seeded(seed, 3);
+        let streams = rig.streams::<3>();
+        let pool = PinnedPool::new(&rig.device());
+        let mut devices: Vec<_> = (0..3)
+            .map(|_| CudaBuffer::<u32>::new(&rig.device(), N).unwrap())
+            .collect();
+        let mut back = Vec::new();
+        for round in 0..9_u32 {
+            let at = round as usize % 3;
+            {
+                let mut batch = pool.buffer::<u32>(N).unwrap();
+                batch.host_write().unwrap().fill(round);
+                devices[at].copy_from_pinned(&batch, &streams[at]).unwrap();
+            }
+            let mut result = pool.buffer::<u32>(N).unwrap();
+            devices[at]
+                .copy_to_pinned(&mut result, &streams[at])
+                .unwrap();
+            if round < 6 {
+                continue; // dropped while it is written
+            }
+            back.push((round, result));
+        }
+        for (round, result) in &back {
+            assert_eq!(result.host_read().unwrap()[..], [*round; N]);
+        }
+        let counts = pool.counts();
+        assert_eq!(counts.allocated + counts.reused, 18);
+        assert!(counts.allocated <= 5, "{counts:?}");
+        drop((back, devices, streams));
+        assert_eq!(pool.counts().idle, counts.allocated);
+        let bytes = pool.counts().idle_bytes;
+        assert_eq!(bytes, counts.allocated * (4 * N).next_power_of_two());
+        pool.trim();
+        assert_eq!(pool.counts().idle, 0);
+        drop(pool);
+        rig.finish();
+    }
+}
+
+#[test]
+fn a_pool_keeps_what_it_was_told_to_and_outlives_nothing() {
+    let rig = Rig::seeded(1, 1);
+    let device = rig.device();
+    let pool = PinnedPool::keeping(&device, 128);
+    let buffers: Vec<_> = (0..4).map(|_| pool.buffer::<u8>(64).unwrap()).collect();
+    let freed = |rig: &Rig| rig.sim.counters().snapshot().of(Call::MemFreeHost);
+    assert_eq!(freed(&rig), 0);
+    drop(buffers);
+    assert_eq!((pool.counts().idle, freed(&rig)), (2, 2));
+    // Not a block of another size.
+    let other = pool.buffer::<u8>(65).unwrap();
+    assert_eq!((pool.counts().allocated, pool.counts().reused), (5, 0));
+    assert_eq!(pool.buffer::<u32>(0).unwrap().len(), 0);
+    let error = pool.buffer::<u64>(usize::MAX / 8).unwrap_err();
+    assert!(matches!(error, BufferError::SizeOverflow { .. }), "{error}");
+    drop(pool);
+    assert_eq!(freed(&rig), 4);
+    drop(other);
+    assert_eq!(freed(&rig), 5);
+    drop(device);
+    rig.finish();
+}
+
+/// Transfers that are awaited are ordered like any other, and a future that is dropped leaves nothing behind.
+#[test]
+fn copies_can_be_awaited() {
+    for seed in 0..30 {
+        let rig = Rig::new(SimDriver::builder().seed(seed), 2);
+        let [s, t] = rig.streams();
+        let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        let mut y = CudaBuffer::<u32>::new_on(&t, N).unwrap();
+        let mut pinned = PinnedBuffer::<u32>::new(&rig.device(), N).unwrap();
+        block_on(async {
+            x.copy_from_slice_async(&[7; N]).await.unwrap();
+            y.copy_from(&x, &t).unwrap();
+            assert_eq!(y.to_vec_async().await.unwrap(), [7; N]);
+            y.copy_to_pinned(&mut pinned, &t).unwrap();
+            assert_eq!(pinned.host_read_async().await.unwrap()[..], [7; N]);
+            pinned.host_write_async().await.unwrap().fill(8);
+            x.copy_from_pinned(&pinned, &s).unwrap();
+            x.synchronize_async().await.unwrap();
+            let mut values = [0; N];
+            x.copy_to_slice_async(&mut values).await.unwrap();
+            assert_eq!(values, [8; N]);
+            let wrong = x.copy_to_slice_async(&mut values[1..]).await;
+            let (src, dst) = (N, N - 1);
+            assert_eq!(wrong, Err(BufferError::LengthMismatch { src, dst }));
+        });
+        // Polled once and dropped: the access is back, and the copy is over before its memory is used again.
+        let mut context = Context::from_waker(Waker::noop());
+        x.fill(&s, 9).unwrap();
+        x.copy_to_pinned(&mut pinned, &s).unwrap();
+        {
+            let first = pin!(pinned.host_write_async()).poll(&mut context);
+            assert!(!matches!(first, Poll::Ready(Err(_))));
+        }
+        {
+            let future = pin!(x.copy_from_slice_async(&[1; N]));
+            let _ = future.poll(&mut context);
+        }
+        {
+            let _ = pin!(y.to_vec_async()).poll(&mut context);
+        }
+        assert_eq!(pinned.host_read().unwrap()[..], [9; N]);
+        assert_eq!(x.to_vec().unwrap(), [1; N]);
+        drop((x, y, pinned, s, t));
+        rig.finish();
+    }
+}
+
+/// What a capture can't hold is refused when it is polled, and changes nothing.
+#[test]
+fn an_awaited_copy_is_refused_in_a_capture() {
+    use cuda_buffer::CaptureStep;
+    let rig = Rig::seeded(0, 1);
+    let [stream] = rig.streams();
+    let x = CudaBuffer::<u32>::from_slice(&rig.device(), &[1; N]).unwrap();
+    let error = stream
+        .capture(|_| block_on(x.to_vec_async()).map(drop))
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        BufferError::Runtime(RuntimeError::CaptureActive { .. })
+    ));
+    assert_eq!(block_on(x.to_vec_async()).unwrap(), [1; N]);
+    drop((x, stream));
+    rig.finish();
+}
