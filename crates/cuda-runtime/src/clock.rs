@@ -47,6 +47,10 @@ impl Clock {
             .any(|known| known.stream == point.stream && known.position >= point.position)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The latest point of `stream` that comes first; 0 for none.
     pub(crate) fn position(&self, stream: StreamId) -> u64 {
         let known = self.entries.iter().find(|known| known.stream == stream);

@@ -1,111 +1,26 @@
-//! Completions: immutable, shared tokens for one recorded point of a stream.
+//! Completions: immutable, shared tokens for one place of a stream's work.
 
 use crate::capture;
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
+use crate::counters::OrderCounters;
+use crate::node::{Node, Scope};
+use crate::primitive::{Counted, Ordering};
+use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, DeviceId, RawEvent};
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a point was recorded. Points of one scope mean nothing in another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scope {
-    Eager,
-    /// Within the capture of this number.
-    Capture(u64),
-}
-
-impl Scope {
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Eager => "outside captures",
-            Self::Capture(_) => "in a capture",
-        }
-    }
-}
-
-/// An event and what it was last recorded for. Written only while a single reference exists.
-pub(crate) struct Node {
-    core: Arc<DeviceCore>,
-    event: RawEvent,
-    scope: Scope,
-    point: Point,
-    /// What the stream had waited for at that point.
-    clock: Clock,
-    /// The highest position of the stream that is known to be complete.
-    progress: Arc<AtomicU64>,
-    /// What becomes of the event when the node goes.
-    fate: Fate,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// Back to the free list.
-    Recycle,
-    /// Destroyed: a record failed, so what it stands for is unknown.
-    Destroy,
-    /// The capture session that made it destroys it.
-    Foreign,
-}
-
-impl Node {
-    pub(crate) fn new(core: Arc<DeviceCore>, event: RawEvent) -> Self {
-        Self::with_fate(core, event, Scope::Eager, Fate::Recycle)
-    }
-
-    /// A node of an event that a capture session owns.
-    pub(crate) fn captured(core: Arc<DeviceCore>, event: RawEvent, scope: Scope) -> Self {
-        Self::with_fate(core, event, scope, Fate::Foreign)
-    }
-
-    fn with_fate(core: Arc<DeviceCore>, event: RawEvent, scope: Scope, fate: Fate) -> Self {
-        Self {
-            core,
-            event,
-            scope,
-            fate,
-            point: Point {
-                stream: crate::clock::StreamId::fresh(),
-                position: 0,
-            },
-            clock: Clock::default(),
-            progress: Arc::new(AtomicU64::new(0)),
-        }
-    }
-
-    pub(crate) fn event(&self) -> RawEvent {
-        self.event
-    }
-
-    /// The event must not be used again: its record failed.
-    pub(crate) fn discard(&mut self) {
-        if self.fate == Fate::Recycle {
-            self.fate = Fate::Destroy;
-        }
-    }
-
-    pub(crate) fn set(&mut self, point: Point, clock: &Clock, progress: &Arc<AtomicU64>) {
-        self.point = point;
-        self.clock.copy_from(clock);
-        self.progress.clone_from(progress);
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        match self.fate {
-            Fate::Recycle => self.core.return_event(self.event),
-            Fate::Destroy => self.core.destroy_event(self.event),
-            Fate::Foreign => {}
-        }
-    }
-}
-
-/// A point of a stream's work: it is complete once everything queued before it is done.
+/// A place of a stream's work: it is complete once everything queued before it is done.
 ///
-/// Cheap to clone. The event behind it returns to the device's free list when the last clone drops.
+/// Cheap to clone. Its event is recorded when another stream or the host needs it first, or else just before the stream
+/// gets more to do, so it never stands for more than it says; a completion that nobody holds by then needs none at
+/// all. The event returns to the device's free list when the last clone drops.
+///
+/// A record that fails makes the call fail that needed it, after the stream was synchronised: then the completion is known to
+/// be complete, and the call can be repeated. When that fails too, the device is poisoned.
 ///
 /// | | asks | waits on the host | awaited |
 /// |---|---|---|---|
@@ -114,20 +29,53 @@ impl Drop for Node {
 #[derive(Clone)]
 pub struct Completion {
     /// `None` only while dropping.
-    node: Option<Arc<Node>>,
+    node: Option<Counted<Node>>,
 }
 
 impl Completion {
-    pub(crate) fn from_node(node: Arc<Node>) -> Self {
+    pub(crate) fn from_node(node: Counted<Node>) -> Self {
         Self { node: Some(node) }
     }
 
-    fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Node {
         self.node.as_deref().expect("taken by drop alone")
     }
 
-    pub(crate) fn event(&self) -> RawEvent {
-        self.node().event
+    /// The node, when nobody else refers to it: to stand for another place.
+    pub(crate) fn into_sole(mut self) -> Option<Counted<Node>> {
+        let mut node = self.node.take()?;
+        match Counted::get_mut(&mut node).is_some() && node.is_reusable() {
+            true => Some(node),
+            false => {
+                self.node = Some(node);
+                None
+            }
+        }
+    }
+
+    /// Whether nobody else refers to it.
+    pub(crate) fn is_sole(&mut self) -> bool {
+        self.node
+            .as_mut()
+            .is_some_and(|node| Counted::get_mut(node).is_some())
+    }
+
+    /// Its event, if one was recorded.
+    pub(crate) fn event(&self) -> Option<RawEvent> {
+        self.node().recorded_event()
+    }
+
+    /// Records an event for it, unless it has one or is known to be complete.
+    pub(crate) fn ensure_event(&self) -> RuntimeResult<()> {
+        match self.event() {
+            Some(_) => Ok(()),
+            None => self.slot().record_late(self),
+        }
+    }
+
+    /// The slot of its stream.
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.node().slot
     }
 
     pub(crate) fn scope(&self) -> Scope {
@@ -136,7 +84,7 @@ impl Completion {
 
     /// Fails unless the completion is of the same driver: another one's events mean nothing here.
     pub(crate) fn check_driver(&self, core: &Arc<DeviceCore>) -> RuntimeResult<()> {
-        let own = &self.node().core;
+        let own = self.core();
         if Arc::ptr_eq(own, core) || Arc::ptr_eq(&own.driver, &core.driver) {
             return Ok(());
         }
@@ -166,7 +114,7 @@ impl Completion {
     /// The device of the stream.
     #[must_use]
     pub fn device(&self) -> DeviceId {
-        self.node().core.id
+        self.core().id
     }
 
     /// Whether the completion was recorded inside a capture, where it orders nodes and never completes.
@@ -178,8 +126,7 @@ impl Completion {
     /// Whether it is known to be complete, without asking the driver.
     #[must_use]
     pub fn is_known_complete(&self) -> bool {
-        let node = self.node();
-        node.scope == Scope::Eager && node.progress.load(Ordering::Acquire) >= node.point.position
+        self.node().is_known_complete()
     }
 
     /// Whether the work is done; asks the driver unless the answer is known.
@@ -193,7 +140,7 @@ impl Completion {
         }
         self.refuse_captured("on the host")?;
         let _site = CallSite::enter();
-        self.node().core.check()?;
+        self.core().check()?;
         self.is_complete_in_cleanup()
     }
 
@@ -202,11 +149,18 @@ impl Completion {
         if self.is_known_complete() {
             return Ok(true);
         }
-        let node = self.node();
-        let done = node.core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| {
-                driver.event_query(node.core.id, node.event)
-            })
+        if self.event().is_none()
+            && let Some(done) = self.slot().query_tail(self)?
+        {
+            return Ok(done);
+        }
+        // It has an event now, or else it is known to be complete.
+        let Some(event) = self.event() else {
+            return Ok(true);
+        };
+        let core = self.core();
+        let done = core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| driver.event_query(core.id, event))
         })?;
         if done {
             self.mark_complete();
@@ -215,7 +169,7 @@ impl Completion {
     }
 
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
-        &self.node().core
+        self.node().core()
     }
 
     /// Waits on the host until the work is done.
@@ -247,11 +201,15 @@ impl Completion {
     }
 
     pub(crate) fn wait_in_cleanup(&self) -> RuntimeResult<()> {
-        let node = self.node();
-        node.core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| {
-                driver.event_synchronize(node.core.id, node.event)
-            })
+        self.ensure_event()?;
+        let core = self.core();
+        core.check_poison()?;
+        let Some(event) = self.event() else {
+            // Without an event it is known to be complete.
+            return Ok(());
+        };
+        core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| driver.event_synchronize(core.id, event))
         })?;
         self.mark_complete();
         Ok(())
@@ -259,11 +217,9 @@ impl Completion {
 
     /// A stream's points complete in order, so all earlier ones are known complete as well, and so is whatever the
     /// stream had waited for.
-    fn mark_complete(&self) {
+    pub(crate) fn mark_complete(&self) {
         let node = self.node();
-        node.progress
-            .fetch_max(node.point.position, Ordering::AcqRel);
-        node.core.reached(&node.clock);
+        node.slot.reached(node.point.position, &node.clock);
     }
 
     fn refuse_captured(&self, waited: &'static str) -> RuntimeResult<()> {
@@ -284,8 +240,8 @@ impl Drop for Completion {
         };
         // The last token hands the whole node back. Two that drop at the same moment may both see the other one:
         // then the node goes away and its drop hands back the event alone.
-        if node.fate == Fate::Recycle && Arc::get_mut(&mut node).is_some() {
-            let core = node.core.clone();
+        if node.is_reusable() && Counted::get_mut(&mut node).is_some() {
+            let core = node.core().clone();
             core.return_node(node);
         }
     }
@@ -301,11 +257,25 @@ impl fmt::Debug for Completion {
     }
 }
 
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node")
-            .field("event", &self.event)
-            .field("point", &self.point)
-            .finish_non_exhaustive()
+/// Those of `completions` that no other one of them comes after.
+pub(crate) fn needed<'c>(
+    counters: &OrderCounters,
+    completions: impl IntoIterator<Item = &'c Completion>,
+) -> SmallVec<[&'c Completion; 8]> {
+    let mut needed = SmallVec::<[&Completion; 8]>::new();
+    let mut implied = 0;
+    for completion in completions {
+        if needed.iter().any(|other| other.implies(completion)) {
+            implied += 1;
+            continue;
+        }
+        let before = needed.len();
+        needed.retain(|other| !completion.implies(other));
+        implied += before - needed.len();
+        needed.push(completion);
     }
+    counters
+        .elided_waited
+        .fetch_add(implied as u64, Ordering::Relaxed);
+    needed
 }

@@ -1,16 +1,16 @@
 //! What every object of one device shares: the driver, the event free list, counters and poison.
 
-use crate::clock::{Clock, StreamId};
-use crate::completion::Node;
+use crate::clock::{Clock, Point, StreamId};
 use crate::counters::OrderCounters;
+use crate::node::{Node, Scope};
 use crate::notifier::Notifier;
+use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Counted, Mutex, Ordering};
+use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{
     CallSite, CudaError, CudaResult, DeviceId, DeviceProperties, Driver, EventFlags, RawEvent,
 };
-use parking_lot::{Condvar, Mutex};
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The first failure that left a device's state unknown.
@@ -42,8 +42,8 @@ pub(crate) struct DeviceCore {
     parked: Mutex<Option<RuntimeError>>,
     has_parked: AtomicBool,
     spare: Mutex<Spare>,
-    /// Of each stream of the device, the highest position that is known to be complete.
-    progress: Mutex<Vec<(StreamId, Arc<AtomicU64>)>>,
+    /// The streams of the device that are not retired.
+    slots: Mutex<Vec<Arc<Slot>>>,
     pub(crate) events_created: AtomicU64,
     pub(crate) notifier: Notifier,
     /// Number of captures open on this device, by any thread of this process.
@@ -54,7 +54,7 @@ pub(crate) struct DeviceCore {
 /// Events that no token refers to.
 #[derive(Debug, Default)]
 struct Spare {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Counted<Node>>,
     events: Vec<RawEvent>,
     /// Set when the device's owner is gone: events are destroyed instead of kept.
     closed: bool,
@@ -77,7 +77,7 @@ impl DeviceCore {
             parked: Mutex::new(None),
             has_parked: AtomicBool::new(false),
             spare: Mutex::new(Spare::default()),
-            progress: Mutex::default(),
+            slots: Mutex::default(),
             events_created: AtomicU64::new(0),
             notifier: Notifier::default(),
             captures: Mutex::new(0),
@@ -177,44 +177,78 @@ impl DeviceCore {
         })
     }
 
-    pub(crate) fn watch(&self, stream: StreamId, progress: &Arc<AtomicU64>) {
-        self.progress.lock().push((stream, progress.clone()));
+    /// Adds to the bytes that were leaked because they may still be in use.
+    pub(crate) fn count_leak(&self, bytes: usize) {
+        self.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn watch(&self, slot: &Arc<Slot>) {
+        self.slots.lock().push(slot.clone());
     }
 
     pub(crate) fn unwatch(&self, stream: StreamId) {
-        self.progress.lock().retain(|(other, _)| *other != stream);
+        let mut slots = self.slots.lock();
+        let at = slots.iter().position(|slot| slot.id == stream);
+        let slot = at.map(|at| slots.swap_remove(at));
+        drop(slots);
+        drop(slot);
+    }
+
+    /// The streams of the device that are not retired.
+    pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
+        self.slots.lock().clone()
     }
 
     /// Work that had waited for all of `clock` is done, so that all of `clock` is as well.
     pub(crate) fn reached(&self, clock: &Clock) {
-        for (stream, progress) in &*self.progress.lock() {
-            progress.fetch_max(clock.position(*stream), Ordering::AcqRel);
+        if clock.is_empty() {
+            return;
+        }
+        for slot in &*self.slots.lock() {
+            slot.progress
+                .fetch_max(clock.position(slot.id), Ordering::AcqRel);
         }
     }
 
-    /// An event node that nobody refers to: a recycled one, or a new one.
-    pub(crate) fn take_node(self: &Arc<Self>) -> RuntimeResult<Arc<Node>> {
-        let spare_event = {
+    /// A node that stands for a place: `last`, which nobody refers to any more, a recycled one, or a new one.
+    pub(crate) fn node_at(
+        &self,
+        last: Option<Counted<Node>>,
+        slot: &Arc<Slot>,
+        scope: Scope,
+        point: Point,
+        clock: &Clock,
+    ) -> Counted<Node> {
+        let spare = match scope {
+            Scope::Eager => last.or_else(|| self.spare.lock().nodes.pop()),
+            Scope::Capture(_) => None,
+        };
+        let mut node = spare.unwrap_or_else(|| Counted::new(Node::new(slot, scope, point)));
+        let sole = Counted::get_mut(&mut node).expect("nobody else refers to it");
+        sole.move_to(slot, scope, point, clock);
+        node
+    }
+
+    /// An event that nothing refers to: a recycled one, or a new one.
+    pub(crate) fn take_event(&self) -> RuntimeResult<RawEvent> {
+        let spare = {
             let mut spare = self.spare.lock();
-            if let Some(node) = spare.nodes.pop() {
-                return Ok(node);
-            }
-            spare.events.pop()
+            spare.events.pop().or_else(|| {
+                let mut nodes = spare.nodes.iter_mut();
+                nodes.find_map(|node| Counted::get_mut(node).and_then(Node::take_event))
+            })
         };
-        let event = match spare_event {
-            Some(event) => event,
-            None => {
-                let flags = EventFlags::default().with_blocking_sync();
-                let event = self.call_in_cleanup(|driver| driver.event_create(self.id, flags))?;
-                self.events_created.fetch_add(1, Ordering::Relaxed);
-                event
-            }
-        };
-        Ok(Arc::new(Node::new(self.clone(), event)))
+        if let Some(event) = spare {
+            return Ok(event);
+        }
+        let flags = EventFlags::default().with_blocking_sync();
+        let event = self.call_in_cleanup(|driver| driver.event_create(self.id, flags))?;
+        self.events_created.fetch_add(1, Ordering::Relaxed);
+        Ok(event)
     }
 
     /// Takes back a node that only the caller refers to.
-    pub(crate) fn return_node(&self, node: Arc<Node>) {
+    pub(crate) fn return_node(&self, node: Counted<Node>) {
         let refused = {
             let mut spare = self.spare.lock();
             if spare.closed {

@@ -43,9 +43,11 @@ counters! {
     elided_waited,
     /// Waits not needed because the completion was known to be complete.
     elided_complete,
-    /// Completions for which an event was recorded.
+    /// Completions made: places of a stream's work.
+    completions,
+    /// Those of them for which an event was recorded, because somebody needed it.
     completions_recorded,
-    /// Completions shared with the stream's tail because nothing was queued since.
+    /// Completions shared with the stream's tail because nothing was queued since, or an allocation only.
     completions_shared,
 }
 

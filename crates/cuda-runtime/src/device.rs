@@ -2,6 +2,7 @@
 
 use crate::core::DeviceCore;
 use crate::counters::OrderCounts;
+use crate::late_frees;
 use crate::memory::DeviceMemory;
 use crate::module::Modules;
 use crate::pool::Pool;
@@ -9,7 +10,7 @@ use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::stream_pool::StreamPool;
 use crate::{RuntimeError, RuntimeResult, capture};
-use cuda_driver::{CallCounts, CallSite, CaptureMode, DeviceId, DeviceProperties, Driver};
+use cuda_driver::{CallCounts, CallSite, DeviceId, DeviceProperties, Driver};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -97,19 +98,7 @@ impl Device {
         if thread.is_some() {
             return Ok(());
         }
-        let (core, frees) = (self.0.core.clone(), self.0.memory.late_frees.clone());
-        let handle = std::thread::Builder::new()
-            .name(format!("carve-reclaim-{}", core.id.0))
-            .spawn(move || {
-                // Its calls concern no capture of its own, and must not disturb one. Where the driver can't relax a
-                // thread, its strict calls fail and are reported like any other.
-                let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
-                frees.free_until_closed(&core);
-            })
-            .map_err(|error| RuntimeError::NoThread {
-                reason: error.to_string(),
-            })?;
-        *thread = Some(handle);
+        *thread = Some(late_frees::start(&self.0.core, &self.0.memory.late_frees)?);
         Ok(())
     }
 
@@ -244,8 +233,7 @@ impl Device {
 
     /// Adds to the bytes that were leaked because they may still be in use.
     pub fn count_leak(&self, bytes: usize) {
-        let live = &self.0.core.live;
-        live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.0.core.count_leak(bytes);
     }
 
     /// Runs `calls` in a way that does not invalidate a capture of this thread: for calls that concern none of its

@@ -10,6 +10,7 @@
 //!   point or a later one before, not when the completion is known to be complete ([`Device::order_counts`]);
 //! - a leased stream has nothing queued but what its lease queued, and never goes back while something of it is lent;
 //! - memory goes back after its last use without a thread waiting for it ([`Allocation::reclaim`]);
+//! - an event is recorded only for a completion that somebody needs, and stands for no more than that;
 //! - events, streams and completions are recycled: a steady state creates none;
 //! - inside a [`Capture`] whatever would invalidate it is refused before the driver sees it, and one failure dooms it;
 //! - after a failure that leaves the device's state unknown every call returns the first error with its origin.
@@ -41,9 +42,11 @@
 //! # Modules
 //!
 //! `discover`, `runtime` and `device` set up; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
-//! `slot` is one driver stream with its timeline and `clock` what it has waited for; [`Completion`] recycles events,
-//! `finished` waits for them and `notifier` wakes; `memory` allocates and reclaims; `module` loads kernels; [`Capture`],
-//! [`Session`] and [`Graph`] capture; `counters` counts; `core` holds what all objects of a device share.
+//! `slot` is one driver stream with its timeline (`slot_host` waits for it, `slot_capture` lets it be captured), `node` a place on
+//! one, `clock` what it has waited for; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
+//! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `host_memory` is page-locked;
+//! `module` loads kernels; [`Capture`], [`Session`] and [`Graph`] capture; `counters` counts; `core` holds what all objects
+//! of a device share; `primitive` is what loom replaces.
 
 mod capture;
 mod clock;
@@ -55,12 +58,19 @@ mod discover;
 mod error;
 mod finished;
 mod graph;
+mod host_memory;
+mod late_frees;
 mod memory;
 mod module;
+mod node;
 mod notifier;
 mod pool;
+mod primitive;
+mod reclaim;
 mod runtime;
 mod slot;
+mod slot_capture;
+mod slot_host;
 mod stream;
 mod stream_pool;
 
@@ -79,6 +89,6 @@ pub use memory::Allocation;
 pub use module::Kernel;
 pub use pool::PoolCounts;
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use slot::Synchronized;
+pub use slot_host::Synchronized;
 pub use stream::Stream;
 pub use stream_pool::{AcquireStream, AcquireStreams, StreamPool};

@@ -3,15 +3,15 @@
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::device::Device;
+use crate::late_frees::{Grabbed, Grave, LateFrees};
+use crate::primitive::Ordering;
+use crate::reclaim::Reclamation;
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult, capture};
-use cuda_driver::{CallSite, DevicePtr, ErrorCode, PoolUsage, RawPool, RawStream};
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
-use std::ptr::NonNull;
+use cuda_driver::{CallSite, DevicePtr, ErrorCode, PoolUsage, RawPool};
+use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The memory side of a device's resources.
 #[derive(Debug)]
@@ -23,11 +23,11 @@ pub(crate) struct DeviceMemory {
 
 #[derive(Debug)]
 enum Source {
-    /// A pool of our own. The allocation stream waits for nothing; the reclamation stream for what it must.
+    /// A pool of our own. The allocation stream waits for nothing.
     Pool {
         pool: RawPool,
         allocation: Arc<Slot>,
-        reclamation: Arc<Slot>,
+        reclamation: Reclamation,
     },
     /// The device has no pools.
     Plain,
@@ -46,18 +46,11 @@ impl DeviceMemory {
     pub(crate) fn new(core: &Arc<DeviceCore>, threshold_bytes: u64) -> RuntimeResult<Self> {
         let source = if core.properties.memory_pools {
             let pool = core.call(|driver| driver.pool_create(core.id, threshold_bytes))?;
-            let slots = Slot::new(core, 0).and_then(|allocation| match Slot::new(core, 0) {
-                Ok(reclamation) => Ok((allocation, reclamation)),
-                Err(error) => {
-                    allocation.destroy();
-                    Err(error)
-                }
-            });
-            match slots {
-                Ok((allocation, reclamation)) => Source::Pool {
+            match Slot::new(core, 0) {
+                Ok(allocation) => Source::Pool {
                     pool,
                     allocation,
-                    reclamation,
+                    reclamation: Reclamation::new(core),
                 },
                 Err(error) => {
                     destroy_pool(core, pool);
@@ -95,7 +88,7 @@ impl DeviceMemory {
     fn allocate(
         &self,
         bytes: usize,
-        stream: Option<&Slot>,
+        stream: Option<&Arc<Slot>>,
     ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
         match self.try_allocate(bytes, stream) {
             Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {}
@@ -125,7 +118,7 @@ impl DeviceMemory {
     fn try_allocate(
         &self,
         bytes: usize,
-        stream: Option<&Slot>,
+        stream: Option<&Arc<Slot>>,
     ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
         let core = &self.core;
         match &self.source {
@@ -137,63 +130,22 @@ impl DeviceMemory {
                 pool, allocation, ..
             } => {
                 let slot = stream.unwrap_or(allocation);
-                let address = slot.enqueue(|driver, raw: RawStream| {
-                    driver.mem_alloc_async(core.id, *pool, bytes, raw)
-                })?;
-                // Also when another thread has begun to capture the stream since.
-                match slot.record_eager() {
-                    Ok(completion) => Ok((address, completion)),
-                    Err(error) => {
-                        // The failed record has synchronised the stream, so the memory is allocated and unused.
-                        // SAFETY: nobody has seen the address.
-                        let freed = allocation.enqueue_in_cleanup(|driver, raw| unsafe {
-                            driver.mem_free_async(core.id, address, raw)
-                        });
-                        if freed.is_err() {
-                            core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
-                        }
-                        Err(error)
-                    }
-                }
+                let (address, completion) = slot
+                    .allocate(|driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw))?;
+                Ok((address, Some(completion)))
             }
         }
     }
 
-    /// Frees memory after `outstanding`, without waiting here.
-    fn reclaim_to_pool(
-        &self,
-        reclamation: &Slot,
-        address: DevicePtr,
-        bytes: usize,
-        outstanding: &[Completion],
-    ) {
-        let core = &self.core;
-        let mut needed = reclamation.needed(outstanding).into_iter();
-        let ordered = needed.try_for_each(|completion| {
-            reclamation
-                .wait_for(completion)
-                .or_else(|_| completion.wait_in_cleanup())
-        });
-        let freed = ordered.and_then(|()| {
-            reclamation.enqueue_in_cleanup(|driver, raw| {
-                // SAFETY: the stream is ordered after every outstanding use, and the owner gave the memory up.
-                unsafe { driver.mem_free_async(core.id, address, raw) }
-            })
-        });
-        if let Err(error) = freed {
-            core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
-            core.park(error);
-        }
-    }
-
-    /// Waits for pending frees.
+    /// Waits for pending frees, wherever they are queued.
     pub(crate) fn drain(&self) -> RuntimeResult<()> {
         capture::refuse("waiting for frees")?;
         self.late_frees.wait_until_empty();
-        match &self.source {
-            Source::Pool { reclamation, .. } => reclamation.synchronize().map(drop),
-            Source::Plain => Ok(()),
-        }
+        let slots = self.core.slots();
+        slots
+            .iter()
+            .filter(|slot| slot.has_frees())
+            .try_for_each(|slot| slot.drain())
     }
 
     fn pool_usage(&self) -> RuntimeResult<Option<PoolUsage>> {
@@ -214,9 +166,9 @@ impl DeviceMemory {
             reclamation,
         } = &self.source
         {
-            reclamation.synchronize_or_poison();
-            allocation.destroy();
             reclamation.destroy();
+            allocation.synchronize_or_poison();
+            allocation.destroy();
             destroy_pool(&self.core, *pool);
         }
     }
@@ -260,7 +212,7 @@ impl Device {
     fn allocate_with(
         &self,
         bytes: usize,
-        stream: Option<&Slot>,
+        stream: Option<&Arc<Slot>>,
     ) -> RuntimeResult<(Allocation, Option<Completion>)> {
         let _site = CallSite::enter();
         capture::refuse("allocating device memory")?;
@@ -323,12 +275,13 @@ impl Allocation {
         let live = &self.device.core().live;
         live.allocations.fetch_sub(1, Ordering::Relaxed);
         live.allocated_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        let outstanding: Vec<_> = outstanding.into_iter().collect();
-        let memory = self.device.memory();
-        match &memory.source {
-            Source::Pool { reclamation, .. } => {
-                memory.reclaim_to_pool(reclamation, self.address, bytes, &outstanding);
-            }
+        let outstanding: SmallVec<[Completion; 4]> = outstanding.into_iter().collect();
+        match &self.device.memory().source {
+            Source::Pool {
+                allocation,
+                reclamation,
+                ..
+            } => reclamation.free(allocation, self.address, bytes, &outstanding),
             Source::Plain => self.device.free_later(Grave {
                 memory: Grabbed::Device(self.address),
                 bytes,
@@ -346,150 +299,6 @@ impl Drop for Allocation {
             live.allocated_bytes
                 .fetch_sub(self.bytes, Ordering::Relaxed);
             live.leaked_bytes.fetch_add(self.bytes, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Page-locked memory of the host.
-impl Device {
-    /// Allocates `bytes` bytes of page-locked host memory, at least 1.
-    ///
-    /// # Errors
-    /// [`RuntimeError::CaptureActive`] while this thread captures; the driver's own.
-    #[track_caller]
-    pub fn allocate_pinned(&self, bytes: usize) -> RuntimeResult<NonNull<u8>> {
-        let _site = CallSite::enter();
-        capture::refuse("allocating page-locked memory")?;
-        let core = self.core();
-        core.call(|driver| driver.host_alloc(core.id, bytes))
-    }
-
-    /// Frees page-locked memory after all of `outstanding`. The calling thread does not wait.
-    ///
-    /// # Safety
-    /// The memory was made by [`allocate_pinned`](Self::allocate_pinned) of this device with this size, every use of
-    /// it is in `outstanding`, and none follows.
-    #[track_caller]
-    pub unsafe fn free_pinned(
-        &self,
-        address: NonNull<u8>,
-        bytes: usize,
-        outstanding: impl IntoIterator<Item = Completion>,
-    ) {
-        let _site = CallSite::enter();
-        let core = self.core();
-        let outstanding: Vec<_> = outstanding.into_iter().collect();
-        let idle = outstanding.iter().all(Completion::is_known_complete);
-        if idle && !core.has_captures() && capture::refuse("").is_ok() {
-            // SAFETY: the caller's promise, and all uses are over.
-            let freed =
-                core.call_in_cleanup(|driver| unsafe { driver.host_free(core.id, address) });
-            if let Err(error) = freed {
-                core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
-                core.park(error);
-            }
-            return;
-        }
-        self.free_later(Grave {
-            memory: Grabbed::Host(HostAddress(address)),
-            bytes,
-            outstanding,
-        });
-    }
-
-    fn free_later(&self, grave: Grave) {
-        match self.start_reclaimer() {
-            Ok(()) => self.memory().late_frees.push(grave),
-            Err(error) => {
-                let live = &self.core().live;
-                live.leaked_bytes.fetch_add(grave.bytes, Ordering::Relaxed);
-                self.core().park(error);
-            }
-        }
-    }
-}
-
-/// Frees that may block wait for their completions, and for captures, on a thread of their own.
-#[derive(Debug, Default)]
-pub(crate) struct LateFrees {
-    queue: Mutex<VecDeque<Grave>>,
-    changed: Condvar,
-    closed: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Grave {
-    memory: Grabbed,
-    bytes: usize,
-    outstanding: Vec<Completion>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Grabbed {
-    Device(DevicePtr),
-    Host(HostAddress),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct HostAddress(NonNull<u8>);
-
-// SAFETY: the address is only handed to the driver, which frees it from any thread.
-unsafe impl Send for HostAddress {}
-
-impl LateFrees {
-    fn push(&self, grave: Grave) {
-        self.queue.lock().push_back(grave);
-        self.changed.notify_all();
-    }
-
-    fn wait_until_empty(&self) {
-        let mut queue = self.queue.lock();
-        while !queue.is_empty() {
-            self.changed.wait(&mut queue);
-        }
-    }
-
-    pub(crate) fn close(&self) {
-        let _queue = self.queue.lock();
-        self.closed.store(true, Ordering::Release);
-        self.changed.notify_all();
-    }
-
-    /// The reclaim thread's work. Ends once closed and empty.
-    pub(crate) fn free_until_closed(&self, core: &DeviceCore) {
-        let mut queue = self.queue.lock();
-        loop {
-            // The grave stays in the queue until it is done: an empty queue means that nothing is pending.
-            let Some(grave) = queue.front() else {
-                if self.closed.load(Ordering::Acquire) {
-                    return;
-                }
-                self.changed.wait(&mut queue);
-                continue;
-            };
-            let (memory, bytes) = (grave.memory, grave.bytes);
-            let outstanding = grave.outstanding.clone();
-            drop(queue);
-            core.wait_for_captures();
-            let waited = outstanding.iter().try_for_each(Completion::wait_in_cleanup);
-            let freed = waited.and_then(|()| {
-                core.call_in_cleanup(|driver| match memory {
-                    // SAFETY: every outstanding use is done, and the owner gave the memory up.
-                    Grabbed::Device(address) => unsafe { driver.mem_free(core.id, address) },
-                    // SAFETY: as above.
-                    Grabbed::Host(HostAddress(address)) => unsafe {
-                        driver.host_free(core.id, address)
-                    },
-                })
-            });
-            if let Err(error) = freed {
-                core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
-                core.park(error);
-            }
-            drop(outstanding);
-            queue = self.queue.lock();
-            queue.pop_front();
-            self.changed.notify_all();
         }
     }
 }

@@ -186,8 +186,7 @@ impl Pool {
         let point = completion.point();
         let is_tail = |lease: &Arc<Lease>| {
             let slot = lease.slot();
-            let tail = || slot.clean_tail().is_some_and(|tail| tail.point() == point);
-            slot.id == point.stream && tail()
+            slot.id == point.stream && slot.ends_at(point)
         };
         let lease = if let Some(i) = state.pending.iter().position(|(lease, _)| is_tail(lease)) {
             state.pending.remove(i).map(|(lease, _)| lease)

@@ -1,20 +1,19 @@
 //! One driver stream with its timeline: what was queued, what it has waited for, where its tail is.
 //!
-//! One lock per slot covers {check, wait, advance on success} and {snapshot the clock, record, assign the
-//! position}, so that a clock never runs ahead of its wait.
+//! One lock per slot covers {check, wait, advance on success}, {snapshot the clock, assign the position} and {settle
+//! the tail, queue}. So a clock never runs ahead of its wait, and a place without an event is its timeline's tail.
 
 use crate::capture::{self, Session};
 use crate::clock::{Clock, Point, StreamId};
-use crate::completion::{Completion, Node, Scope};
+use crate::completion::{Completion, needed};
 use crate::core::DeviceCore;
 use crate::counters::count;
+use crate::node::Scope;
+use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
-use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ThreadId;
 
 #[derive(Debug)]
@@ -22,57 +21,53 @@ pub(crate) struct Slot {
     pub(crate) core: Arc<DeviceCore>,
     pub(crate) id: StreamId,
     pub(crate) raw: RawStream,
+    /// The highest position of the eager timeline that is known to be complete.
+    pub(crate) progress: AtomicU64,
     /// Identity of the timeline that operations go to now: the eager one's, or that of the open capture.
-    active: AtomicU64,
+    pub(crate) active: AtomicU64,
     /// Set once the raw handle was given out: then anything may have been queued at any time.
-    exposed: AtomicBool,
-    state: Mutex<SlotState>,
-}
-
-#[derive(Debug)]
-struct SlotState {
-    eager: Timeline,
-    captured: Option<Captured>,
+    pub(crate) exposed: AtomicBool,
     /// A record failed: the slot is replaced when it comes back.
-    broken: bool,
+    broken: AtomicBool,
+    /// Memory was freed here since the last host wait for the stream.
+    frees: AtomicBool,
+    pub(crate) state: Mutex<SlotState>,
 }
 
 #[derive(Debug)]
-struct Timeline {
-    scope: Scope,
-    id: StreamId,
-    /// Position of the latest completion, from 1; 0 before the first.
-    position: u64,
-    clock: Clock,
-    /// The latest completion.
-    tail: Option<Completion>,
-    /// Number of operations queued so far, waits included.
-    queued: u64,
-    /// Number of those that the tail covers.
-    recorded: u64,
-    progress: Arc<AtomicU64>,
+pub(crate) struct SlotState {
+    pub(crate) eager: Timeline,
+    pub(crate) captured: Option<Captured>,
+    /// The driver's stream is gone, or belongs to the user alone again.
+    retired: bool,
 }
 
-/// A position of a timeline, and where the timeline notes what is known to be complete.
-type Reached = (u64, Arc<AtomicU64>, Clock);
-
-/// Proof that a stream was synchronised on the host, and when.
-#[derive(Clone, Copy, Debug)]
-pub struct Synchronized {
-    timeline: StreamId,
-    /// Operations that were queued then.
-    queued: u64,
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    pub(crate) scope: Scope,
+    pub(crate) id: StreamId,
+    /// Position of the latest place, from 1; 0 before the first.
+    pub(crate) position: u64,
+    pub(crate) clock: Clock,
+    /// The latest place.
+    pub(crate) tail: Option<Completion>,
+    /// Number of operations queued so far, waits included.
+    pub(crate) queued: u64,
+    /// Number of those that the tail covers.
+    covered: u64,
+    /// Whether an allocation may still join the tail: it has no event, and nobody has begun to wait for it on the host.
+    pub(crate) open: bool,
 }
 
 /// The timeline that replaces the eager one while the stream captures.
 #[derive(Debug)]
-struct Captured {
-    timeline: Timeline,
-    thread: ThreadId,
+pub(crate) struct Captured {
+    pub(crate) timeline: Timeline,
+    pub(crate) thread: ThreadId,
 }
 
 impl Timeline {
-    fn new(scope: Scope, id: StreamId) -> Self {
+    pub(crate) fn new(scope: Scope, id: StreamId) -> Self {
         Self {
             scope,
             id,
@@ -80,24 +75,20 @@ impl Timeline {
             clock: Clock::default(),
             tail: None,
             queued: 0,
-            recorded: 0,
-            progress: Arc::new(AtomicU64::new(0)),
+            covered: 0,
+            open: false,
         }
     }
 
-    /// Whether anything was queued since the tail was recorded.
-    fn is_dirty(&self) -> bool {
-        self.queued != self.recorded
-    }
-
-    fn reached(&self) -> Reached {
-        (self.position, self.progress.clone(), self.clock.clone())
+    /// Whether anything was queued since the tail.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.queued != self.covered
     }
 }
 
 impl SlotState {
     /// The timeline that operations of this thread go to, and the session that it belongs to.
-    fn active(&mut self) -> RuntimeResult<(&mut Timeline, Option<Rc<Session>>)> {
+    pub(crate) fn active(&mut self) -> RuntimeResult<(&mut Timeline, Option<Rc<Session>>)> {
         match &mut self.captured {
             None => Ok((&mut self.eager, None)),
             Some(captured) if captured.thread == std::thread::current().id() => {
@@ -121,24 +112,37 @@ impl Slot {
     pub(crate) fn new(core: &Arc<DeviceCore>, priority: i32) -> RuntimeResult<Arc<Self>> {
         let raw = core.call(|driver| driver.stream_create(core.id, priority))?;
         let id = StreamId::fresh();
-        let eager = Timeline::new(Scope::Eager, id);
-        core.watch(id, &eager.progress);
-        Ok(Arc::new(Self {
+        let slot = Arc::new(Self {
             core: core.clone(),
             id,
             raw,
+            progress: AtomicU64::new(0),
             active: AtomicU64::new(id.number()),
             exposed: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            frees: AtomicBool::new(false),
             state: Mutex::new(SlotState {
-                eager,
+                eager: Timeline::new(Scope::Eager, id),
                 captured: None,
-                broken: false,
+                retired: false,
             }),
-        }))
+        });
+        core.watch(&slot);
+        Ok(slot)
     }
 
-    /// From now on anything may be queued behind Carve's back.
+    fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Acquire)
+    }
+
+    /// From now on anything may be queued behind Carve's back, so every place gets its event at once.
     pub(crate) fn expose(&self) {
+        let mut state = self.state.lock();
+        if let Ok((timeline, session)) = state.active()
+            && let Err(error) = self.settle(timeline, session.as_deref())
+        {
+            self.core.park(error);
+        }
         self.exposed.store(true, Ordering::Release);
     }
 
@@ -147,59 +151,104 @@ impl Slot {
         &self,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<T> {
-        let mut state = self.state.lock();
-        let (timeline, session) = state.active()?;
-        timeline.queued += 1;
-        let result = self.core.call(|driver| call(driver, self.raw));
-        doom(session.as_deref(), &result);
-        result
+        self.core.check()?;
+        self.enqueue_in_cleanup(call)
     }
 
-    /// As [`enqueue`](Self::enqueue), for destructors: errors that another one left stay where they are. For streams
-    /// that no capture joins.
+    /// As [`enqueue`](Self::enqueue), for destructors: errors that another one left stay where they are.
     pub(crate) fn enqueue_in_cleanup<T>(
         &self,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<T> {
         let mut state = self.state.lock();
-        state.eager.queued += 1;
-        self.core.call_in_cleanup(|driver| call(driver, self.raw))
+        let (timeline, session) = state.active()?;
+        let session = session.as_deref();
+        let result = self.settle(timeline, session).and_then(|()| {
+            timeline.queued += 1;
+            self.core.call_in_cleanup(|driver| call(driver, self.raw))
+        });
+        doom(session, &result);
+        result
     }
 
-    /// Those of `completions` that no other one of them comes after.
-    pub(crate) fn needed<'c>(
-        &self,
-        completions: impl IntoIterator<Item = &'c Completion>,
-    ) -> SmallVec<[&'c Completion; 8]> {
-        let mut needed = SmallVec::<[&Completion; 8]>::new();
-        let mut implied = 0;
-        for completion in completions {
-            if needed.iter().any(|other| other.implies(completion)) {
-                implied += 1;
-                continue;
-            }
-            let before = needed.len();
-            needed.retain(|other| !completion.implies(other));
-            implied += before - needed.len();
-            needed.push(completion);
+    /// Queues an allocation by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
+    /// may join the tail as it is, which costs no event.
+    pub(crate) fn allocate<T>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<(T, Completion)> {
+        self.core.check()?;
+        let mut state = self.state.lock();
+        let (timeline, None) = state.active()? else {
+            return Err(RuntimeError::CaptureActive {
+                what: "allocating device memory",
+            });
+        };
+        let joins = timeline.open && !timeline.is_dirty();
+        if !joins {
+            self.settle(timeline, None)?;
+            timeline.queued += 1;
         }
-        self.core
-            .counters
-            .elided_waited
-            .fetch_add(implied as u64, Ordering::Relaxed);
-        needed
+        let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+        match (&timeline.tail, joins) {
+            (Some(tail), true) => {
+                count(&self.core.counters.completions_shared);
+                Ok((made, tail.clone()))
+            }
+            _ => Ok((made, self.place(timeline, None)?)),
+        }
+    }
+
+    /// Queues a free by `call`, when nothing but this stream's own work up to here has to come before it. `None` when the
+    /// stream can't take it: it captures, or may do so behind Carve's back, or is gone.
+    ///
+    /// A free is nothing that anybody waits for: it does not count as work of the stream.
+    pub(crate) fn free(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+    ) -> Option<RuntimeResult<()>> {
+        let state = self.state.lock();
+        if state.captured.is_some() || state.retired || self.is_exposed() {
+            return None;
+        }
+        self.frees.store(true, Ordering::Release);
+        Some(self.core.call_in_cleanup(|driver| call(driver, self.raw)))
     }
 
     /// Orders later work of this stream after `completion`, by a wait where one can matter.
     pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
-        let mut state = self.state.lock();
-        let (timeline, session) = state.active()?;
-        let result = self.wait_locked(timeline, completion);
-        doom(session.as_deref(), &result);
-        result
+        loop {
+            let mut state = self.state.lock();
+            let (timeline, session) = state.active()?;
+            let session = session.as_deref();
+            let result = self.wait_locked(timeline, session, completion);
+            doom(session, &result);
+            if result? {
+                return Ok(());
+            }
+            drop(state);
+            // Under the lock of that stream alone: two that wait for each other can't hold both.
+            completion.ensure_event()?;
+        }
     }
 
-    fn wait_locked(&self, timeline: &mut Timeline, completion: &Completion) -> RuntimeResult<()> {
+    /// The same, for several: no wait is issued for one that another one of them comes after.
+    pub(crate) fn wait_for_all<'c>(
+        &self,
+        completions: impl IntoIterator<Item = &'c Completion>,
+    ) -> RuntimeResult<()> {
+        needed(&self.core.counters, completions)
+            .into_iter()
+            .try_for_each(|completion| self.wait_for(completion))
+    }
+
+    /// Whether that is settled; if not, the completion needs an event first.
+    pub(crate) fn wait_locked(
+        &self,
+        timeline: &mut Timeline,
+        session: Option<&Session>,
+        completion: &Completion,
+    ) -> RuntimeResult<bool> {
         let counters = &self.core.counters;
         completion.check_driver(&self.core)?;
         if completion.scope() != timeline.scope {
@@ -211,168 +260,189 @@ impl Slot {
         let point = completion.point();
         if point.stream == timeline.id {
             count(&counters.elided_same_stream);
-            return Ok(());
+            return Ok(true);
         }
         if timeline.clock.covers(point) {
             count(&counters.elided_waited);
-            return Ok(());
+            return Ok(true);
         }
         if completion.is_known_complete() {
             count(&counters.elided_complete);
         } else {
+            let Some(event) = completion.event() else {
+                return Ok(false);
+            };
+            self.settle(timeline, session)?;
+            timeline.queued += 1;
             self.core.call_in_cleanup(|driver| {
-                driver.stream_wait_event(self.core.id, self.raw, completion.event())
+                driver.stream_wait_event(self.core.id, self.raw, event)
             })?;
             count(&counters.waits_issued);
-            timeline.queued += 1;
         }
         timeline.clock.merge(completion.clock());
         timeline.clock.advance(point);
-        Ok(())
+        Ok(true)
     }
 
     /// A completion of everything queued so far.
-    ///
-    /// When the record fails, the stream is synchronised, and when that fails as well, the device is poisoned:
-    /// after an error nothing that was queued here before is unfinished on a usable device.
-    pub(crate) fn record(&self) -> RuntimeResult<Completion> {
-        self.record_in(&mut self.state.lock())
-    }
-
-    fn record_in(&self, state: &mut SlotState) -> RuntimeResult<Completion> {
+    pub(crate) fn record(self: &Arc<Self>) -> RuntimeResult<Completion> {
+        let mut state = self.state.lock();
         let (timeline, session) = state.active()?;
-        let result = self.record_locked(timeline, session.as_deref());
-        doom(session.as_deref(), &result);
-        if result.is_err() && session.is_none() {
-            state.broken = true;
-            self.settle(state.eager.reached());
-        }
-        result
+        self.place(timeline, session.as_deref())
     }
 
-    fn record_locked(
-        &self,
+    /// The tail, or a new one when anything was queued since.
+    pub(crate) fn place(
+        self: &Arc<Self>,
         timeline: &mut Timeline,
         session: Option<&Session>,
     ) -> RuntimeResult<Completion> {
         self.core.check_poison()?;
+        let exposed = self.is_exposed();
         if !timeline.is_dirty()
-            && !self.exposed.load(Ordering::Acquire)
+            && !exposed
             && let Some(tail) = &timeline.tail
         {
             count(&self.core.counters.completions_shared);
             return Ok(tail.clone());
         }
-        let mut node = match session {
-            None => self.core.take_node()?,
-            Some(session) => Arc::new(Node::captured(
-                self.core.clone(),
-                session.new_event()?,
-                timeline.scope,
-            )),
-        };
-        let recorded = self
-            .core
-            .call_in_cleanup(|driver| driver.event_record(self.core.id, node.event(), self.raw));
-        let unique = Arc::get_mut(&mut node).expect("a node that was handed out is unique");
-        if let Err(error) = recorded {
-            unique.discard();
-            return Err(error);
-        }
-        timeline.position += 1;
         let point = Point {
             stream: timeline.id,
-            position: timeline.position,
+            position: timeline.position + 1,
         };
-        unique.set(point, &timeline.clock, &timeline.progress);
-        count(&self.core.counters.completions_recorded);
-        let completion = Completion::from_node(node);
-        timeline.tail = Some(completion.clone());
-        timeline.recorded = timeline.queued;
-        Ok(completion)
+        let last = timeline.tail.take().and_then(Completion::into_sole);
+        let node = self
+            .core
+            .node_at(last, self, timeline.scope, point, &timeline.clock);
+        timeline.position += 1;
+        timeline.covered = timeline.queued;
+        timeline.open = timeline.scope == Scope::Eager && !exposed;
+        let place = Completion::from_node(node);
+        timeline.tail = Some(place.clone());
+        count(&self.core.counters.completions);
+        if exposed {
+            self.record_tail(timeline, session)?;
+        }
+        Ok(place)
+    }
+
+    /// Before more is queued: whoever holds the tail gets its event now, so that it never stands for more than it said.
+    pub(crate) fn settle(
+        &self,
+        timeline: &mut Timeline,
+        session: Option<&Session>,
+    ) -> RuntimeResult<()> {
+        let Some(tail) = &mut timeline.tail else {
+            return Ok(());
+        };
+        timeline.open = false;
+        if tail.event().is_some() || tail.is_known_complete() || tail.is_sole() {
+            return Ok(());
+        }
+        self.record_tail(timeline, session)
+    }
+
+    /// Records the tail's event.
+    ///
+    /// When that fails, the stream is synchronised, and when that fails as well, the device is poisoned: after an error
+    /// nothing that was queued here before is unfinished on a usable device.
+    pub(crate) fn record_tail(
+        &self,
+        timeline: &mut Timeline,
+        session: Option<&Session>,
+    ) -> RuntimeResult<()> {
+        let Some(tail) = &timeline.tail else {
+            return Ok(());
+        };
+        timeline.open = false;
+        let (core, node) = (&self.core, tail.node());
+        let event = node.event_or(|| match session {
+            None => core.take_event(),
+            Some(session) => session.new_event(),
+        });
+        let recorded = event.and_then(|event| {
+            core.call_in_cleanup(|driver| driver.event_record(core.id, event, self.raw))
+        });
+        match recorded {
+            Ok(()) => {
+                node.set_recorded();
+                count(&core.counters.completions_recorded);
+            }
+            Err(_) => {
+                node.spoil();
+                if session.is_none() {
+                    self.broken.store(true, Ordering::Release);
+                    let (position, clock) = (timeline.position, &timeline.clock);
+                    self.synchronize_in_repair(position, clock);
+                }
+            }
+        }
+        doom(session, &recorded);
+        recorded
+    }
+
+    /// Records an event for a place that has none, wherever it is asked for.
+    pub(crate) fn record_late(&self, place: &Completion) -> RuntimeResult<()> {
+        let mut state = self.state.lock();
+        // Somebody may have been faster.
+        if place.event().is_some() || place.is_known_complete() {
+            return Ok(());
+        }
+        self.core.check_poison()?;
+        let (timeline, session) = match place.scope() {
+            Scope::Eager => (&mut state.eager, None),
+            Scope::Capture(_) => state.active()?,
+        };
+        debug_assert!(
+            is_tail(timeline, place),
+            "only a tail can be without an event"
+        );
+        self.record_tail(timeline, session.as_deref())
+    }
+
+    /// Whether a place without an event is complete; `None` when it has got one, or is known to be complete.
+    pub(crate) fn query_tail(&self, place: &Completion) -> RuntimeResult<Option<bool>> {
+        let mut state = self.state.lock();
+        if place.event().is_some() || place.is_known_complete() {
+            return Ok(None);
+        }
+        debug_assert!(
+            is_tail(&state.eager, place),
+            "only a tail can be without an event"
+        );
+        state.eager.open = false;
+        let done = self.core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| driver.stream_query(self.core.id, self.raw))
+        })?;
+        if done {
+            place.mark_complete();
+        }
+        Ok(Some(done))
     }
 
     /// A completion of everything queued outside captures so far, also while the stream captures; `None` when that
     /// is nothing.
-    pub(crate) fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
+    pub(crate) fn record_eager(self: &Arc<Self>) -> RuntimeResult<Option<Completion>> {
         let mut state = self.state.lock();
         if state.captured.is_some() {
             // The capture's begin has recorded the tail, and nothing eager was queued since.
             return Ok(state.eager.tail.clone());
         }
-        self.record_in(&mut state).map(Some)
-    }
-
-    /// Waits on the host for everything queued here; poisons the device when the driver can't say.
-    pub(crate) fn synchronize_or_poison(&self) {
-        let reached = self.state.lock().eager.reached();
-        self.settle(reached);
-    }
-
-    fn settle(&self, reached: Reached) {
-        let result = self.wait_on_host(reached, |driver| {
-            capture::relaxed(driver, |driver| {
-                driver.stream_synchronize(self.core.id, self.raw)
-            })
-        });
-        if let Err(RuntimeError::Driver(error)) = result {
-            self.core.poison(error);
-        }
-    }
-
-    /// Waits on the host for everything queued here. An error means that the wait itself failed: nothing that a
-    /// destructor left is mistaken for one.
-    pub(crate) fn synchronize(&self) -> RuntimeResult<Synchronized> {
-        capture::refuse("waiting on the host")?;
-        let (reached, queued) = {
-            let eager = &self.state.lock().eager;
-            (eager.reached(), eager.queued)
-        };
-        self.wait_on_host(reached, |driver| {
-            driver.stream_synchronize(self.core.id, self.raw)
-        })?;
-        Ok(Synchronized {
-            timeline: self.id,
-            queued,
-        })
-    }
-
-    /// Whether nothing was queued since `synchronized`, so that everything on the stream is done.
-    pub(crate) fn is_done(&self, synchronized: &Synchronized) -> bool {
-        let state = self.state.lock();
-        state.captured.is_none()
-            && !self.exposed.load(Ordering::Acquire)
-            && synchronized.timeline == self.id
-            && synchronized.queued == state.eager.queued
-    }
-
-    /// After the wait every completion recorded before it is known to be complete.
-    fn wait_on_host(
-        &self,
-        reached: Reached,
-        wait: impl FnOnce(&dyn Driver) -> CudaResult<()>,
-    ) -> RuntimeResult<()> {
-        self.core.call_in_cleanup(wait)?;
-        let (position, progress, clock) = reached;
-        progress.fetch_max(position, Ordering::AcqRel);
-        self.core.reached(&clock);
-        Ok(())
+        self.place(&mut state.eager, None).map(Some)
     }
 
     /// Decides what becomes of the slot when its lease ends. Whatever may be queued gets a completion.
-    pub(crate) fn end_lease(&self) -> AfterLease {
-        if self.core.is_poisoned() || self.is_capturing() || self.state.lock().broken {
+    pub(crate) fn end_lease(self: &Arc<Self>) -> AfterLease {
+        let mut state = self.state.lock();
+        let broken = self.broken.load(Ordering::Acquire);
+        if self.core.is_poisoned() || state.captured.is_some() || broken {
             return AfterLease::Replace;
         }
-        let untouched = {
-            let state = self.state.lock();
-            let eager = &state.eager;
-            !self.exposed.load(Ordering::Acquire) && !eager.is_dirty() && eager.tail.is_none()
-        };
-        if untouched {
+        let eager = &mut state.eager;
+        if !self.is_exposed() && !eager.is_dirty() && eager.tail.is_none() {
             return AfterLease::Idle;
         }
-        match self.record() {
+        match self.place(eager, None) {
             Ok(tail) if tail.is_known_complete() => AfterLease::Idle,
             Ok(tail) => AfterLease::Pending(tail),
             Err(error) => {
@@ -382,87 +452,26 @@ impl Slot {
         }
     }
 
-    /// The latest completion, if nothing was queued since.
-    pub(crate) fn clean_tail(&self) -> Option<Completion> {
+    /// Whether everything queued here comes before `point`, its latest place.
+    pub(crate) fn ends_at(&self, point: Point) -> bool {
         let state = self.state.lock();
-        if state.eager.is_dirty() || self.exposed.load(Ordering::Acquire) {
-            return None;
-        }
-        state.eager.tail.clone()
+        let eager = &state.eager;
+        let tail = eager.tail.as_ref().map(Completion::point);
+        tail == Some(point) && !eager.is_dirty() && !self.is_exposed()
     }
 
-    pub(crate) fn is_capturing(&self) -> bool {
-        self.state.lock().captured.is_some()
+    /// Whether memory was freed here since the last host wait for the stream.
+    pub(crate) fn has_frees(&self) -> bool {
+        self.frees.load(Ordering::Acquire)
     }
 
-    /// The session, when this thread's open capture includes the stream.
-    pub(crate) fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
-        self.state.lock().active().map(|(_, session)| session)
-    }
-
-    /// Identity of the timeline that operations go to now.
-    pub(crate) fn timeline(&self) -> StreamId {
-        StreamId::from_number(self.active.load(Ordering::Acquire))
-    }
-
-    /// Makes the stream the first one of a capture of this thread, by `begin`.
-    ///
-    /// Accesses begun before the capture may end in it, so what they queued gets its completion here, under the lock
-    /// that keeps other threads from queuing more before the capture is known.
-    pub(crate) fn begin_capture(
-        &self,
-        session: u64,
-        begin: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
-    ) -> RuntimeResult<()> {
-        let mut state = self.state.lock();
-        self.prepare_capture(&mut state)?;
-        self.core.call(|driver| begin(driver, self.raw))?;
-        self.enter_capture(&mut state, session);
-        Ok(())
-    }
-
-    /// Makes the stream part of a capture of this thread, after `fork`, a completion of the capture.
-    pub(crate) fn join_capture(&self, session: &Session, fork: &Completion) -> RuntimeResult<()> {
-        let mut state = self.state.lock();
-        self.prepare_capture(&mut state)?;
-        let timeline = self.enter_capture(&mut state, session.number());
-        // This wait is what makes the driver capture the stream.
-        let joined = self.wait_locked(timeline, fork);
-        if joined.is_err() {
-            self.leave_capture_in(&mut state);
-        }
-        doom(Some(session), &joined);
-        joined
-    }
-
-    fn prepare_capture(&self, state: &mut SlotState) -> RuntimeResult<()> {
-        if state.captured.is_some() {
-            return Err(RuntimeError::CaptureWrongThread);
-        }
-        self.record_in(state).map(drop)
-    }
-
-    /// Puts a fresh timeline in front of the eager one.
-    fn enter_capture<'s>(&self, state: &'s mut SlotState, session: u64) -> &'s mut Timeline {
-        let timeline = Timeline::new(Scope::Capture(session), StreamId::fresh());
-        self.active.store(timeline.id.number(), Ordering::Release);
-        let thread = std::thread::current().id();
-        let captured = state.captured.insert(Captured { timeline, thread });
-        &mut captured.timeline
-    }
-
-    fn leave_capture_in(&self, state: &mut SlotState) {
-        self.active.store(self.id.number(), Ordering::Release);
-        state.captured = None;
-    }
-
-    pub(crate) fn leave_capture(&self) {
-        self.leave_capture_in(&mut self.state.lock());
+    pub(crate) fn take_frees(&self) -> bool {
+        self.frees.swap(false, Ordering::AcqRel)
     }
 
     /// Destroys the driver's stream. Queued work finishes. Called once, by the pool or the device's owner.
     pub(crate) fn destroy(&self) {
-        self.core.unwatch(self.id);
+        self.retire();
         // SAFETY: the slot has left its pool or its owner goes away, so nobody uses the handle again.
         let result = self
             .core
@@ -471,9 +480,28 @@ impl Slot {
             self.core.park(error);
         }
     }
+
+    /// Uses the stream for the last time: whoever holds its tail gets an event.
+    fn retire(&self) {
+        self.core.unwatch(self.id);
+        let mut state = self.state.lock();
+        state.retired = true;
+        if let Err(error) = self.settle(&mut state.eager, None) {
+            self.core.park(error);
+        }
+        // The tail refers to the slot.
+        let tail = state.eager.tail.take();
+        drop(state);
+        drop(tail);
+    }
 }
 
-fn doom<T>(session: Option<&Session>, result: &RuntimeResult<T>) {
+fn is_tail(timeline: &Timeline, place: &Completion) -> bool {
+    let tail = timeline.tail.as_ref().map(Completion::point);
+    tail == Some(place.point()) && !timeline.is_dirty()
+}
+
+pub(crate) fn doom<T>(session: Option<&Session>, result: &RuntimeResult<T>) {
     if let (Some(session), Err(error)) = (session, result) {
         session.doom(error);
     }

@@ -4,7 +4,8 @@ use crate::capture::Session;
 use crate::clock::StreamId;
 use crate::completion::Completion;
 use crate::device::Device;
-use crate::slot::{Slot, Synchronized};
+use crate::slot::Slot;
+use crate::slot_host::Synchronized;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, CudaResult, Driver, RawStream};
 use std::fmt;
@@ -122,10 +123,7 @@ impl Stream {
         completions: impl IntoIterator<Item = &'c Completion>,
     ) -> RuntimeResult<()> {
         let _site = CallSite::enter();
-        let slot = self.slot();
-        slot.needed(completions)
-            .into_iter()
-            .try_for_each(|completion| slot.wait_for(completion))
+        self.slot().wait_for_all(completions)
     }
 
     /// A completion of everything queued so far. When nothing was queued since the last one, it is that one.

@@ -146,7 +146,7 @@ fn an_end_that_the_driver_refuses_is_repeated() {
         (Call::GraphInstantiate, 1),
         (Call::GraphGetNodes, 1),
         (Call::GraphDestroy, 1),
-        (Call::EventRecord, 3),
+        (Call::EventRecord, 2),
         (Call::StreamWaitEvent, 2),
     ] {
         let rig = Rig::new(2);

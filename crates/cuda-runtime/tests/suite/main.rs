@@ -1,7 +1,9 @@
 //! Pools, completions, memory and capture on the simulated device, with all of its checks on.
 
+mod busy;
 mod capture;
 mod kit;
 mod memory;
+mod places;
 mod pool;
 mod waiting;

@@ -292,9 +292,13 @@ fn a_stream_whose_record_failed_is_replaced() {
     rig.sim
         .faults()
         .fail_nth(Call::EventRecord, 1, ErrorCode::OUT_OF_MEMORY);
-    let error = stream.record().unwrap_err();
+    let done = stream.record().unwrap();
+    // Whoever needs the event hears of it; the stream was synchronised instead, so the work is known to be done.
+    let error = done.wait().unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::OUT_OF_MEMORY));
-    drop(stream);
+    assert!(done.is_known_complete());
+    done.wait().unwrap();
+    drop((stream, done));
     let counts = device.streams().counts();
     assert_eq!((counts.idle, counts.replaced), (1, 1));
     assert_ne!(device.streams().acquire().unwrap().id(), id);
@@ -314,7 +318,7 @@ fn a_stream_that_could_not_be_replaced_is_made_later() {
     rig.sim
         .faults()
         .fail_nth(Call::EventRecord, 1, ErrorCode::OUT_OF_MEMORY);
-    stream.record().unwrap_err();
+    stream.record().unwrap().wait().unwrap_err();
     rig.sim
         .faults()
         .fail_nth(Call::StreamCreate, 1, ErrorCode::OUT_OF_MEMORY);

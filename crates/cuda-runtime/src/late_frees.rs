@@ -1,0 +1,189 @@
+//! Frees that may block: they wait for their completions, and for captures, on a thread of their own.
+
+use crate::completion::Completion;
+use crate::core::DeviceCore;
+use crate::device::Device;
+use crate::primitive::{AtomicBool, Condvar, Mutex, Ordering};
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CaptureMode, DevicePtr};
+use smallvec::SmallVec;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Shortest and longest sleep between two rounds of questions.
+const SLEEP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
+
+#[derive(Debug, Default)]
+pub(crate) struct LateFrees {
+    /// Those that wait, oldest first. A grave stays here until its memory is free: empty means that nothing is pending.
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Numbered: an address can come again.
+    graves: Vec<(u64, Grave)>,
+    next: u64,
+}
+
+/// Memory that nobody owns any more, and what may still use it.
+#[derive(Clone, Debug)]
+pub(crate) struct Grave {
+    pub(crate) memory: Grabbed,
+    pub(crate) bytes: usize,
+    pub(crate) outstanding: SmallVec<[Completion; 4]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Grabbed {
+    Device(DevicePtr),
+    Host(HostAddress),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostAddress(pub(crate) NonNull<u8>);
+
+// SAFETY: the address is only handed to the driver, which frees it from any thread.
+unsafe impl Send for HostAddress {}
+
+impl Grave {
+    /// Whether nothing uses the memory any more. What can't be asked about is an error.
+    fn is_quiet(&self) -> RuntimeResult<bool> {
+        for completion in &self.outstanding {
+            if !completion.is_complete_in_cleanup()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn free(&self, core: &DeviceCore) -> RuntimeResult<()> {
+        core.call_in_cleanup(|driver| match self.memory {
+            // SAFETY: every outstanding use is done, and the owner gave the memory up.
+            Grabbed::Device(address) => unsafe { driver.mem_free(core.id, address) },
+            // SAFETY: as above.
+            Grabbed::Host(HostAddress(address)) => unsafe { driver.host_free(core.id, address) },
+        })
+    }
+}
+
+impl LateFrees {
+    pub(crate) fn push(&self, grave: Grave) {
+        let mut queue = self.queue.lock();
+        let number = queue.next;
+        queue.next += 1;
+        queue.graves.push((number, grave));
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn wait_until_empty(&self) {
+        let mut queue = self.queue.lock();
+        while !queue.graves.is_empty() {
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let _queue = self.queue.lock();
+        self.closed.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// The thread's work. Ends once closed and empty.
+    ///
+    /// The driver can't wait for the first of several events, so those that wait are asked in turn, and one that must
+    /// wait long holds up no other.
+    fn free_until_closed(&self, core: &DeviceCore) {
+        let mut sleep = SLEEP.0;
+        loop {
+            let waiting = {
+                let mut queue = self.queue.lock();
+                while queue.graves.is_empty() {
+                    if self.closed.load(Ordering::Acquire) {
+                        return;
+                    }
+                    self.changed.wait(&mut queue);
+                    sleep = SLEEP.0;
+                }
+                queue.graves.clone()
+            };
+            core.wait_for_captures();
+            let over: Vec<_> = waiting
+                .iter()
+                .filter(|(_, grave)| bury(grave, core))
+                .map(|&(number, _)| number)
+                .collect();
+            drop(waiting);
+            let mut queue = self.queue.lock();
+            if over.is_empty() {
+                self.changed.wait_for(&mut queue, sleep);
+                sleep = (2 * sleep).min(SLEEP.1);
+                continue;
+            }
+            sleep = SLEEP.0;
+            let buried: Vec<_> = queue
+                .graves
+                .extract_if(.., |(number, _)| over.contains(number))
+                .collect();
+            self.changed.notify_all();
+            drop(queue);
+            drop(buried);
+        }
+    }
+}
+
+/// Frees the memory if nothing uses it any more; whether that is settled. Where the driver can't tell, it is waited for;
+/// memory that may be in use for ever is leaked.
+fn bury(grave: &Grave, core: &DeviceCore) -> bool {
+    let quiet = match grave.is_quiet() {
+        Ok(false) => return false,
+        Ok(true) => Ok(()),
+        Err(error) => {
+            core.park(error);
+            let mut outstanding = grave.outstanding.iter();
+            outstanding.try_for_each(Completion::wait_in_cleanup)
+        }
+    };
+    let freed = quiet.and_then(|()| grave.free(core));
+    if let Err(error) = freed {
+        core.count_leak(grave.bytes);
+        core.park(error);
+    }
+    true
+}
+
+/// Starts the thread.
+pub(crate) fn start(
+    core: &Arc<DeviceCore>,
+    frees: &Arc<LateFrees>,
+) -> RuntimeResult<JoinHandle<()>> {
+    let (core, frees) = (core.clone(), frees.clone());
+    std::thread::Builder::new()
+        .name(format!("carve-reclaim-{}", core.id.0))
+        .spawn(move || {
+            // Its calls concern no capture of its own, and must not disturb one. Where the driver can't relax a
+            // thread, its strict calls fail and are reported like any other.
+            let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+            frees.free_until_closed(&core);
+        })
+        .map_err(|error| RuntimeError::NoThread {
+            reason: error.to_string(),
+        })
+}
+
+impl Device {
+    /// Frees memory after its last use, on the thread.
+    pub(crate) fn free_later(&self, grave: Grave) {
+        match self.start_reclaimer() {
+            Ok(()) => self.memory().late_frees.push(grave),
+            Err(error) => {
+                self.core().count_leak(grave.bytes);
+                self.core().park(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Where a free is queued, so that it waits for what it must and for nothing else.
+//!
+//! | what the memory still waits for | the free goes to |
+//! |---|---|
+//! | nothing that is unfinished | the allocation stream, which waits for nothing |
+//! | work of one stream of the device | that stream, behind that work |
+//! | work of several streams, or of another device, or of one that captures or is used behind Carve's back | a reclamation stream that has nothing unfinished to wait for but that |
+//!
+//! A reclamation stream is made when none of those that exist will do, up to [`MOST`] of them. Then they are asked whether
+//! they are done, and if none is, the free shares the one that waits for the least.
+
+use crate::RuntimeResult;
+use crate::completion::{Completion, needed};
+use crate::core::DeviceCore;
+use crate::primitive::{Mutex, Ordering};
+use crate::slot::Slot;
+use cuda_driver::DevicePtr;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Reclamation streams at most. One is busy only while a free waits for several streams that others don't wait for.
+const MOST: usize = 8;
+
+/// The reclamation streams of a device.
+#[derive(Debug)]
+pub(crate) struct Reclamation {
+    core: Arc<DeviceCore>,
+    lanes: Mutex<Vec<Lane>>,
+}
+
+/// One of them, and what it may still be waiting for.
+#[derive(Debug)]
+struct Lane {
+    slot: Arc<Slot>,
+    unfinished: SmallVec<[Completion; 4]>,
+}
+
+impl Lane {
+    /// What it waits for that the next free, which waits for `needed`, would not wait for anyway.
+    fn strangers(&mut self, needed: &[&Completion]) -> usize {
+        self.unfinished.retain(|waited| !waited.is_known_complete());
+        let stranger =
+            |waited: &&Completion| !needed.iter().any(|completion| completion.implies(waited));
+        self.unfinished.iter().filter(stranger).count()
+    }
+}
+
+impl Reclamation {
+    pub(crate) fn new(core: &Arc<DeviceCore>) -> Self {
+        Self {
+            core: core.clone(),
+            lanes: Mutex::new(Vec::with_capacity(MOST)),
+        }
+    }
+
+    /// Frees memory after `outstanding`, without waiting here. `idle` is a stream that waits for nothing.
+    pub(crate) fn free(
+        &self,
+        idle: &Slot,
+        address: DevicePtr,
+        bytes: usize,
+        outstanding: &[Completion],
+    ) {
+        let core = &self.core;
+        let unfinished = outstanding
+            .iter()
+            .filter(|completion| !completion.is_known_complete());
+        let needed = needed(&core.counters, unfinished);
+        let free = |driver: &dyn cuda_driver::Driver, raw| {
+            // SAFETY: the stream is ordered after every outstanding use, and the owner gave the memory up.
+            unsafe { driver.mem_free_async(core.id, address, raw) }
+        };
+        let own = match &needed[..] {
+            [] => Some(idle),
+            [one] if Arc::ptr_eq(one.core(), core) => Some(&**one.slot()),
+            _ => None,
+        };
+        let freed = own
+            .and_then(|slot| slot.free(free))
+            .unwrap_or_else(|| self.free_after(&needed, free));
+        if let Err(error) = freed {
+            core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+            core.park(error);
+        }
+    }
+
+    fn free_after(
+        &self,
+        needed: &[&Completion],
+        free: impl FnOnce(
+            &dyn cuda_driver::Driver,
+            cuda_driver::RawStream,
+        ) -> cuda_driver::CudaResult<()>,
+    ) -> RuntimeResult<()> {
+        let mut lanes = self.lanes.lock();
+        let lane = self.choose(&mut lanes, needed)?;
+        for &completion in needed {
+            match lane.slot.wait_for(completion) {
+                Ok(()) => lane.unfinished.push(completion.clone()),
+                Err(_) => completion.wait_in_cleanup()?,
+            }
+        }
+        lane.slot.enqueue_in_cleanup(free)
+    }
+
+    /// The stream that holds a free up least.
+    fn choose<'l>(
+        &self,
+        lanes: &'l mut Vec<Lane>,
+        needed: &[&Completion],
+    ) -> RuntimeResult<&'l mut Lane> {
+        let best = |lanes: &mut Vec<Lane>| {
+            let strangers = lanes.iter_mut().map(|lane| lane.strangers(needed));
+            strangers
+                .enumerate()
+                .min_by_key(|&(_, strangers)| strangers)
+        };
+        let mut found = best(lanes);
+        if found.is_some_and(|(_, strangers)| strangers > 0) && lanes.len() == MOST {
+            // What the host does not know yet may be over.
+            for lane in &mut *lanes {
+                match lane.slot.is_idle() {
+                    Ok(true) => lane.unfinished.clear(),
+                    Ok(false) => {}
+                    Err(error) => self.core.park(error),
+                }
+            }
+            found = best(lanes);
+        }
+        let at = match found {
+            Some((at, 0)) => at,
+            Some((at, _)) if lanes.len() == MOST => at,
+            _ => match (Slot::new(&self.core, 0), found) {
+                (Ok(slot), _) => {
+                    lanes.push(Lane {
+                        slot,
+                        unfinished: SmallVec::new(),
+                    });
+                    lanes.len() - 1
+                }
+                // Late is better than never.
+                (Err(_), Some((at, _))) => at,
+                (Err(error), None) => return Err(error),
+            },
+        };
+        Ok(&mut lanes[at])
+    }
+
+    /// Waits for the frees, then destroys the streams. For the device's owner.
+    pub(crate) fn destroy(&self) {
+        for lane in std::mem::take(&mut *self.lanes.lock()) {
+            lane.slot.synchronize_or_poison();
+            drop(lane.unfinished);
+            lane.slot.destroy();
+        }
+    }
+}

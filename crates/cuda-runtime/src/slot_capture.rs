@@ -1,0 +1,96 @@
+//! A slot's part in captures: a timeline of its own in front of the eager one.
+
+use crate::capture::Session;
+use crate::clock::StreamId;
+use crate::completion::Completion;
+use crate::node::Scope;
+use crate::primitive::Ordering;
+use crate::slot::{Captured, Slot, SlotState, Timeline, doom};
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CudaResult, Driver, RawStream};
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Slot {
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.state.lock().captured.is_some()
+    }
+
+    /// The session, when this thread's open capture includes the stream.
+    pub(crate) fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
+        self.state.lock().active().map(|(_, session)| session)
+    }
+
+    /// Identity of the timeline that operations go to now.
+    pub(crate) fn timeline(&self) -> StreamId {
+        StreamId::from_number(self.active.load(Ordering::Acquire))
+    }
+
+    /// Makes the stream the first one of a capture of this thread, by `begin`.
+    ///
+    /// Accesses begun before the capture may end in it, so what they queued gets its event here, under the lock
+    /// that keeps other threads from queuing more before the capture is known.
+    pub(crate) fn begin_capture(
+        self: &Arc<Self>,
+        session: u64,
+        begin: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+    ) -> RuntimeResult<()> {
+        let mut state = self.state.lock();
+        self.prepare_capture(&mut state)?;
+        self.core.call(|driver| begin(driver, self.raw))?;
+        self.enter_capture(&mut state, session);
+        Ok(())
+    }
+
+    /// Makes the stream part of a capture of this thread, after `fork`, a completion of the capture.
+    pub(crate) fn join_capture(
+        self: &Arc<Self>,
+        session: &Session,
+        fork: &Completion,
+    ) -> RuntimeResult<()> {
+        fork.ensure_event()?;
+        let mut state = self.state.lock();
+        self.prepare_capture(&mut state)?;
+        let timeline = self.enter_capture(&mut state, session.number());
+        // This wait is what makes the driver capture the stream.
+        let joined = self.wait_locked(timeline, Some(session), fork).map(drop);
+        if joined.is_err() {
+            self.leave_capture_in(&mut state);
+        }
+        doom(Some(session), &joined);
+        joined
+    }
+
+    fn prepare_capture(self: &Arc<Self>, state: &mut SlotState) -> RuntimeResult<()> {
+        if state.captured.is_some() {
+            return Err(RuntimeError::CaptureWrongThread);
+        }
+        let eager = &mut state.eager;
+        if eager.tail.is_none() && !eager.is_dirty() {
+            return Ok(());
+        }
+        let tail = self.place(eager, None)?;
+        match tail.event().is_some() || tail.is_known_complete() {
+            true => Ok(()),
+            false => self.record_tail(eager, None),
+        }
+    }
+
+    /// Puts a fresh timeline in front of the eager one.
+    fn enter_capture<'s>(&self, state: &'s mut SlotState, session: u64) -> &'s mut Timeline {
+        let timeline = Timeline::new(Scope::Capture(session), StreamId::fresh());
+        self.active.store(timeline.id.number(), Ordering::Release);
+        let thread = std::thread::current().id();
+        let captured = state.captured.insert(Captured { timeline, thread });
+        &mut captured.timeline
+    }
+
+    fn leave_capture_in(&self, state: &mut SlotState) {
+        self.active.store(self.id.number(), Ordering::Release);
+        state.captured = None;
+    }
+
+    pub(crate) fn leave_capture(&self) {
+        self.leave_capture_in(&mut self.state.lock());
+    }
+}

@@ -1,0 +1,119 @@
+//! Waiting on the host for everything queued on a slot.
+
+use crate::capture;
+use crate::clock::{Clock, StreamId};
+use crate::primitive::Ordering;
+use crate::slot::Slot;
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CudaResult, Driver};
+
+/// Proof that a stream was synchronised on the host, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Synchronized {
+    timeline: StreamId,
+    /// Operations that were queued then.
+    queued: u64,
+}
+
+impl Slot {
+    /// Everything up to a position, and all that the stream had waited for by then, is done.
+    pub(crate) fn reached(&self, position: u64, clock: &Clock) {
+        self.progress.fetch_max(position, Ordering::AcqRel);
+        self.core.reached(clock);
+    }
+
+    /// Waits on the host for everything queued here; poisons the device when the driver can't say. For destructors.
+    pub(crate) fn synchronize_or_poison(&self) {
+        let (position, clock, _) = self.position();
+        self.synchronize_in_repair(position, &clock);
+    }
+
+    /// The same, up to the position that the eager timeline has.
+    pub(crate) fn synchronize_in_repair(&self, position: u64, clock: &Clock) {
+        let result = self.wait_on_host(position, clock, |driver| {
+            capture::relaxed(driver, |driver| {
+                driver.stream_synchronize(self.core.id, self.raw)
+            })
+        });
+        if let Err(RuntimeError::Driver(error)) = result {
+            self.core.poison(error);
+        }
+    }
+
+    /// Waits on the host for everything queued here. An error means that the wait itself failed: nothing that a
+    /// destructor left is mistaken for one.
+    pub(crate) fn synchronize(&self) -> RuntimeResult<Synchronized> {
+        capture::refuse("waiting on the host")?;
+        let (position, clock, queued) = self.position();
+        self.take_frees();
+        self.wait_on_host(position, &clock, |driver| {
+            driver.stream_synchronize(self.core.id, self.raw)
+        })?;
+        Ok(Synchronized {
+            timeline: self.id,
+            queued,
+        })
+    }
+
+    /// Waits on the host for everything queued outside captures.
+    pub(crate) fn drain(&self) -> RuntimeResult<()> {
+        capture::refuse("waiting on the host")?;
+        let eager = {
+            let state = self.state.lock();
+            match state.captured.is_some() {
+                // The capture's begin has recorded the tail, and nothing eager was queued since.
+                true => Some(state.eager.tail.clone()),
+                false => None,
+            }
+        };
+        match eager {
+            None => self.synchronize().map(drop),
+            Some(None) => Ok(()),
+            Some(Some(tail)) => {
+                self.take_frees();
+                tail.wait_in_cleanup()
+            }
+        }
+    }
+
+    /// Whether nothing was queued since `synchronized`, so that everything on the stream is done.
+    pub(crate) fn is_done(&self, synchronized: &Synchronized) -> bool {
+        let state = self.state.lock();
+        state.captured.is_none()
+            && !self.exposed.load(Ordering::Acquire)
+            && synchronized.timeline == self.id
+            && synchronized.queued == state.eager.queued
+    }
+
+    /// Whether nothing is queued or running here; asks the driver. For streams that no capture joins.
+    pub(crate) fn is_idle(&self) -> RuntimeResult<bool> {
+        let mut state = self.state.lock();
+        state.eager.open = false;
+        let idle = self.core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| driver.stream_query(self.core.id, self.raw))
+        })?;
+        if idle {
+            self.reached(state.eager.position, &state.eager.clock);
+        }
+        Ok(idle)
+    }
+
+    /// How far the eager timeline has come. Nothing joins its tail from now on.
+    fn position(&self) -> (u64, Clock, u64) {
+        let eager = &mut self.state.lock().eager;
+        eager.open = false;
+        (eager.position, eager.clock.clone(), eager.queued)
+    }
+
+    /// After the wait every place up to `position` is known to be complete.
+    fn wait_on_host(
+        &self,
+        position: u64,
+        clock: &Clock,
+        wait: impl FnOnce(&dyn Driver) -> CudaResult<()>,
+    ) -> RuntimeResult<()> {
+        self.core.call_in_cleanup(wait)?;
+        self.reached(position, clock);
+        Ok(())
+    }
+}
