@@ -11,7 +11,11 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 fn carve(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("carve");
     group.throughput(Throughput::Elements(work::LENS as u64));
-    for case in work::OURS.iter().chain(work::peers::PEERS) {
+    for case in work::OURS
+        .iter()
+        .chain(work::PARTS)
+        .chain(work::peers::PEERS)
+    {
         group.bench_function(case.name, |bencher| {
             bencher.iter_custom(|iterations| {
                 let start = Instant::now();

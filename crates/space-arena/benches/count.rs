@@ -67,7 +67,10 @@ fn floor(case: &str) -> f64 {
 }
 
 fn cases() -> impl Iterator<Item = &'static work::Case> {
-    work::OURS.iter().chain(work::peers::PEERS)
+    work::OURS
+        .iter()
+        .chain(work::PARTS)
+        .chain(work::peers::PEERS)
 }
 
 /// Instructions of a whole process that runs `case` for `rounds`.

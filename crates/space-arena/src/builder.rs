@@ -28,8 +28,8 @@ pub struct ArenaBuilder {
 }
 
 impl ArenaBuilder {
-    /// Each carve starts at a multiple of `bytes` (a power of two; 256 if not named, and 16 if less
-    /// is), or of its element type's own alignment, if that is larger.
+    /// Each carve starts at a multiple of `bytes` (a power of two; 256 if not named), or of its
+    /// element type's own alignment, if that is larger. So 1 leaves it to the element types.
     #[must_use]
     pub fn alignment(self, bytes: usize) -> Self {
         Self {

@@ -65,6 +65,37 @@ fn alignment_that_does_not_fit_changes_nothing() {
     arena.retract(mark).unwrap();
 }
 
+/// An arena of alignment 1 leaves it to the element types, and loses no byte besides.
+#[test]
+fn natural_alignment_is_the_element_types_own() {
+    let mut arena = Arena::builder().alignment(1).capacity(64).unwrap();
+    assert_eq!((arena.alignment().alignment(), arena.capacity()), (1, 64));
+    let frame = arena.frame();
+    let bytes = frame.alloc(Undef::<u8, _>::new([3])).unwrap().filled(1);
+    assert_eq!(frame.offset(), 3);
+    // No elements take no bytes, wherever the cursor stands.
+    assert_eq!(frame.alloc(Undef::<u128, _>::new([0])).unwrap().len(), 0);
+    let none = Layout::from_size_align(0, 16).unwrap();
+    assert_eq!(frame.block(none).unwrap().address().addr().get() % 16, 0);
+    assert_eq!(frame.offset(), 3);
+    let floats = frame.alloc(Undef::<f32, _>::new([2])).unwrap().filled(2.0);
+    assert_eq!(frame.offset(), 12);
+    let triples = frame.alloc(Undef::<[u16; 3], _>::new([1])).unwrap();
+    let triples = triples.filled([3; 3]);
+    assert_eq!((frame.offset(), triples.as_ptr().addr() % 2), (18, 0));
+    let wide = frame.alloc(Undef::<u128, _>::new([1])).unwrap().filled(4);
+    assert_eq!((frame.offset(), wide.as_ptr().addr() % 16), (48, 0));
+    let layout = Layout::from_size_align(5, 2).unwrap();
+    assert_eq!(frame.block(layout).unwrap().address().addr().get() % 2, 0);
+    assert_eq!(frame.offset(), 54);
+    let rest = frame.alloc(Undef::<u8, _>::new([10])).unwrap().filled(5);
+    assert_eq!(frame.remaining(), 0);
+    assert_eq!((&*bytes, &*floats), (&[1; 3][..], &[2.0; 2][..]));
+    assert_eq!((&*triples, &*wide), (&[[3; 3]][..], &[4][..]));
+    assert_eq!(*rest, [5; 10]);
+    assert_eq!((arena.offset(), arena.watermark()), (64, 64));
+}
+
 /// rmm#2342: an alignment above what the allocator serves, silently ignored.
 #[test]
 fn alignment_that_the_arena_was_not_built_for_is_refused() {
@@ -104,6 +135,15 @@ fn alignment_that_the_arena_was_not_built_for_is_refused() {
 /// bumpalo#313: no bytes at a large alignment, of an arena at its limit.
 #[test]
 fn no_bytes_cost_nothing_in_a_full_arena() {
+    let mut packed = Arena::builder().alignment(1).capacity(16).unwrap();
+    let frame = packed.frame();
+    let _all_but_one = frame.alloc(Undef::<u8, _>::new([15])).unwrap();
+    assert_eq!(frame.alloc(Undef::<u128, _>::new([0])).unwrap().len(), 0);
+    assert_eq!(frame.remaining(), 1);
+    let _last = frame.alloc(Undef::<u8, _>::new([1])).unwrap();
+    assert_eq!(frame.alloc(Undef::<u128, _>::new([0])).unwrap().len(), 0);
+    assert_eq!((packed.offset(), packed.watermark()), (16, 16));
+
     let mut arena = Arena::builder()
         .alignment(16)
         .max_alignment(64)

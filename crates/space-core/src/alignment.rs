@@ -14,8 +14,9 @@ use crate::{AllocError, bump};
 /// use space_core::Alignment;
 /// let default = Alignment::default();
 /// assert_eq!((default.alignment(), default.max()), (256, 256));
-/// let packed = Alignment::new(1)?.up_to(64)?;
-/// assert_eq!((packed.alignment(), packed.max()), (16, 64)); // 16 is the least
+/// let natural = Alignment::new(1)?; // each carve at its element type's own
+/// assert_eq!((natural.alignment(), natural.max()), (1, 16));
+/// assert_eq!(natural.up_to(64)?.max(), 64);
 /// assert!(Alignment::new(3).is_err());
 /// # Ok::<(), space_core::AllocError>(())
 /// ```
@@ -38,19 +39,18 @@ impl Default for Alignment {
 impl Alignment {
     /// Each carve starts at a multiple of `alignment` bytes.
     ///
-    /// The least is 16, which smaller ones count as: it serves the alignment of every primitive
-    /// type. For element types with a larger one, name a larger `alignment` here or in
-    /// [`up_to`](Alignment::up_to).
+    /// Never below its element type's own: with an `alignment` of 1, each carve has just that.
+    /// Element types aligned to up to 16 bytes are always served, which is every primitive one.
+    /// For others name a larger `alignment` here or in [`up_to`](Alignment::up_to).
     ///
     /// # Errors
     ///
     /// [`AllocError::BadAlign`] if `alignment` is not a power of two.
     pub fn new(alignment: usize) -> Result<Self, AllocError> {
         check(alignment)?;
-        let alignment = alignment.max(bump::FAST_ALIGN);
         Ok(Self {
             carve: alignment,
-            origin: alignment,
+            origin: alignment.max(bump::FAST_ALIGN),
         })
     }
 
@@ -67,12 +67,12 @@ impl Alignment {
         })
     }
 
-    /// Each carve starts at a multiple of this, in bytes.
+    /// Each carve starts at a multiple of this, in bytes, and of its element type's own alignment.
     pub fn alignment(self) -> usize {
         self.carve
     }
 
-    /// The largest alignment served, in bytes; the arena's origin is a multiple of it.
+    /// The largest alignment served, in bytes, 16 at least; the arena's origin is a multiple of it.
     pub fn max(self) -> usize {
         self.origin
     }

@@ -8,35 +8,78 @@
 
 use std::hint;
 
-/// Largest alignment that [`carve_elements`] serves. Every carve starts at a multiple of this at
-/// least, so that `left` is one always, and a request of no bytes doesn't move it.
+/// Largest alignment that [`carve_elements`] serves. Every origin is aligned to it at least, so
+/// every primitive type finds its own.
 pub(crate) const FAST_ALIGN: usize = 16;
 
+/// What rounds the bytes left down to where a carve may start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clear {
+    /// By the binary logarithm of an element type's alignment: `!(a - 1)`, where `a` is that or
+    /// the arena's, if it is larger. So that a carve need not put the two together.
+    masks: [usize; FAST_ALIGN.ilog2() as usize + 1],
+}
+
+impl Clear {
+    /// For carves that start at multiples of `alignment`.
+    pub(crate) fn new(alignment: usize) -> Self {
+        let mut masks = [0; _];
+        for (log, mask) in masks.iter_mut().enumerate() {
+            *mask = !(alignment.max(1 << log) - 1);
+        }
+        Self { masks }
+    }
+
+    /// For elements of `T`, whose alignment is at most [`FAST_ALIGN`].
+    #[inline(always)]
+    fn of<T>(&self) -> usize {
+        self.masks[align_of::<T>().ilog2() as usize]
+    }
+
+    /// For requests at `align`.
+    #[inline(always)]
+    fn at(&self, align: usize) -> usize {
+        self.masks[0] & !(align - 1)
+    }
+}
+
+/// The most elements that [`carve_elements`] serves: few enough for the number to be part of an
+/// instruction, and far more than make a slow path felt.
+const FAST_LEN: usize = i32::MAX as usize;
+
 /// The bytes left after a carve of `len` elements of `T`, or `None` if the request needs the
-/// slow path: over-aligned, of no size, overflowing, or more than is left.
+/// slow path: over-aligned, of no bytes, overflowing, or more than is left.
 ///
-/// `left` is a multiple of the arena's alignment, and `clear` is `!(alignment - 1)`.
+/// `left` is a multiple of the arena's alignment, and so is the result; it is one of `T`'s own
+/// alignment, too. So a request of no bytes would not leave it where it is if the arena's alignment
+/// is the smaller one, and is refused here.
 #[inline(always)]
-pub(crate) fn carve_elements<T>(left: usize, len: usize, clear: usize) -> Option<usize> {
+pub(crate) fn carve_elements<T>(left: usize, len: usize, clear: &Clear) -> Option<usize> {
     let size = size_of::<T>();
-    let align = align_of::<T>();
-    if size == 0 || align > FAST_ALIGN {
+    if size == 0 || align_of::<T>() > FAST_ALIGN {
         return None;
     }
-    // One compare for the ceiling and for overflow.
-    // The result comes of `left` by two steps only, which is what the next carve waits for.
-    if len > left / size {
+    // One compare for overflow and for no elements, which wrap around.
+    if len.wrapping_sub(1) >= FAST_LEN.min(isize::MAX as usize / size) {
         hint::cold_path();
         return None;
     }
-    Some((left - len * size) & clear)
+    // The result comes of `left` by two steps only, which is what the next carve waits for.
+    let Some(rest) = left.checked_sub(len * size) else {
+        hint::cold_path();
+        return None;
+    };
+    Some(rest & clear.of::<T>())
 }
 
 /// The bytes left after a carve of `bytes` at `align` (a power of two that the origin is aligned
-/// to), or `None` if they do not fit.
+/// to), or `None` if they do not fit or are none.
 #[inline(always)]
-pub(crate) fn carve_bytes(left: usize, bytes: usize, align: usize, clear: usize) -> Option<usize> {
-    Some(left.checked_sub(bytes)? & clear & !(align - 1))
+pub(crate) fn carve_bytes(left: usize, bytes: usize, align: usize, clear: &Clear) -> Option<usize> {
+    if bytes == 0 {
+        return None;
+    }
+    Some(left.checked_sub(bytes)? & clear.at(align))
 }
 
 /// What `offset` becomes by a carve of `bytes`, each carve starting at a multiple of `alignment`
@@ -83,15 +126,28 @@ pub(crate) fn slab_bytes(watermark: usize, align: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// Alignments, each with what clears the bits below it.
+    fn clears() -> impl Iterator<Item = (usize, Clear)> {
+        [1, 2, 4, 8, 16, 64, 256]
+            .into_iter()
+            .map(|align| (align, Clear::new(align)))
+    }
+
     #[test]
     fn both_forms_of_a_carve_agree() {
-        for clear in [!15, !63, !255] {
-            for left in (0..1100).filter(|left| left & !clear == 0) {
+        fn agree<T>(left: usize, len: usize, clear: &Clear) {
+            let bytes = carve_bytes(left, len * size_of::<T>(), align_of::<T>(), clear);
+            let elements = carve_elements::<T>(left, len, clear);
+            assert_eq!(elements, bytes);
+        }
+        for (align, clear) in &clears().collect::<Vec<_>>() {
+            for left in (0..1100).step_by(*align) {
                 for len in 0..100 {
-                    let bytes = carve_bytes(left, len * 4, 4, clear);
-                    assert_eq!(carve_elements::<f32>(left, len, clear), bytes);
-                    let bytes = carve_bytes(left, len * 6, 2, clear);
-                    assert_eq!(carve_elements::<[u16; 3]>(left, len, clear), bytes);
+                    agree::<u8>(left, len, clear);
+                    agree::<f32>(left, len, clear);
+                    agree::<u128>(left, len, clear);
+                    agree::<[u16; 3]>(left, len, clear);
+                    agree::<[f32; 4]>(left, len, clear);
                 }
             }
         }
@@ -99,31 +155,57 @@ mod tests {
 
     #[test]
     fn counting_up_agrees_with_carving_down() {
-        for alignment in [1, 16, 64] {
+        for (alignment, clear) in clears() {
             let (mut left, mut offset) = (1 << 16, 0);
-            for bytes in 0..100 {
-                left = carve_bytes(left, bytes, 4, !(alignment - 1)).unwrap();
-                offset = advance(offset, bytes, alignment.max(4)).unwrap();
+            for bytes in 1..100 {
+                let align = 1 << (bytes % 5);
+                left = carve_bytes(left, bytes, align, &clear).unwrap();
+                offset = advance(offset, bytes, align.max(alignment)).unwrap();
                 assert_eq!((1 << 16) - left, offset);
             }
         }
     }
 
     #[test]
-    fn no_bytes_are_always_there_and_cost_nothing() {
-        assert_eq!(carve_elements::<u8>(0, 0, !15), Some(0));
-        assert_eq!(carve_elements::<u128>(256, 0, !255), Some(256));
-        assert_eq!(carve_bytes(48, 0, 16, !15), Some(48));
+    fn no_bytes_are_left_to_the_slow_path() {
+        for (_, clear) in clears() {
+            assert_eq!(carve_elements::<u8>(0, 0, &clear), None);
+            assert_eq!(carve_elements::<u128>(256, 0, &clear), None);
+            assert_eq!(carve_elements::<[u16; 3]>(256, 0, &clear), None);
+            assert_eq!(carve_bytes(256, 0, 16, &clear), None);
+        }
+    }
+
+    #[test]
+    fn the_last_byte_can_be_had() {
+        let clear = Clear::new(1);
+        assert_eq!(carve_elements::<u8>(1, 1, &clear), Some(0));
+        assert_eq!(carve_elements::<u8>(1, 2, &clear), None);
+        assert_eq!(carve_elements::<u8>(16, 16, &clear), Some(0));
+        assert_eq!(carve_elements::<f32>(7, 1, &clear), Some(0));
+        assert_eq!(carve_elements::<f32>(3, 1, &clear), None);
+        assert_eq!(carve_elements::<[u16; 3]>(7, 1, &clear), Some(0));
+        assert_eq!(carve_bytes(5, 5, 4, &clear), Some(0));
     }
 
     #[test]
     fn overflowing_and_overaligned_requests_leave_the_fast_path() {
         #[repr(align(32))]
         struct Wide;
-        assert_eq!(carve_elements::<u64>(1 << 20, (1 << 61) + 1, !0), None);
-        assert_eq!(carve_elements::<u64>(1 << 20, usize::MAX, !0), None);
-        assert_eq!(carve_elements::<Wide>(1 << 20, 1, !0), None);
-        assert_eq!(carve_elements::<()>(1 << 20, 1, !0), None);
+        let refuses = |carved: Option<usize>| assert_eq!(carved, None);
+        for (_, clear) in clears() {
+            refuses(carve_elements::<u64>(1 << 20, (1 << 61) + 1, &clear));
+            refuses(carve_elements::<u64>(1 << 20, usize::MAX, &clear));
+            refuses(carve_elements::<u64>(usize::MAX << 8, 1 << 61, &clear));
+            refuses(carve_elements::<[u16; 3]>(
+                usize::MAX << 8,
+                usize::MAX / 6 + 1,
+                &clear,
+            ));
+            refuses(carve_elements::<u8>(usize::MAX << 8, FAST_LEN + 1, &clear));
+            refuses(carve_elements::<Wide>(1 << 20, 1, &clear));
+            refuses(carve_elements::<()>(1 << 20, 1, &clear));
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The work that all benchmarks do: 1,000 carves of 1 to 64 `f32`, lengths from a shuffled table.
 
+mod frames;
 pub(crate) mod peers;
+mod ranks;
 mod spec;
 
 use std::{alloc::Layout, hint::black_box};
 
 use space_arena::{Arena, HostSlab};
-use space_core::{ArrayOf, CarvedArray, Frame, Host, Space, Undef};
+use space_core::{ArrayOf, CarvedArray, Host, Space, Undef, with_space};
 
 /// Carves per round.
 pub(crate) const LENS: usize = 1000;
@@ -60,22 +62,6 @@ fn carve(arena: &mut Arena<HostSlab>, lens: &Lens) -> usize {
     let mut sink = 0;
     for &n in lens {
         sink ^= address(&frame.alloc(Undef::new([n])).unwrap());
-    }
-    sink
-}
-
-#[inline(never)]
-fn carve_rank_3(arena: &mut Arena<HostSlab>, lens: &Lens) -> usize {
-    let frame = arena.frame();
-    let frame = black_box(&frame);
-    let mut sink = 0;
-    for &n in lens {
-        let dims = [n, 1 + (n >> 63), 1 + (n >> 62)];
-        sink ^= frame
-            .alloc(Undef::<f32, _>::new(dims))
-            .unwrap()
-            .as_ptr()
-            .addr();
     }
     sink
 }
@@ -142,89 +128,60 @@ fn tuple_of_six(arena: &mut Arena<HostSlab>, lens: &Lens) -> usize {
     sink
 }
 
-#[inline(always)]
-fn eight(frame: &Frame<'_, Host>, n: &[usize]) -> usize {
-    let mut sink = 0;
-    for &n in n {
-        sink ^= address(&frame.alloc(Undef::new([n])).unwrap());
-    }
-    sink
+macro_rules! at_both {
+    ($($name:literal: $round:path,)+) => { [$(
+        Case { name: concat!($name, ", 256"), run: |n| rounds(256, n, $round) },
+        Case { name: concat!($name, ", natural"), run: |n| rounds(1, n, $round) },
+    )+] };
 }
 
-#[inline(never)]
-fn frame_of_eight(arena: &mut Arena<HostSlab>, lens: &Lens) -> usize {
-    let mut frame = arena.frame();
-    let frame = black_box(&mut frame);
-    let mut sink = 0;
-    for n in lens.chunks_exact(8) {
-        sink ^= frame.scratch(|inner| eight(inner, n));
-    }
-    sink
-}
+/// What this crate does, each at an alignment of 256 and at the element type's own.
+pub(crate) const OURS: &[Case] = &at_both! {
+    "carve": carve,
+    "carve through any space": carve_generic,
+    "leaf": leaf,
+    "rank 1": ranks::carve::<1>,
+    "rank 2": ranks::carve::<2>,
+    "rank 3": ranks::carve::<3>,
+    "rank 4": ranks::carve::<4>,
+    "run-time rank, of 1": ranks::carve_of_rank::<1>,
+    "run-time rank, of 3": ranks::carve_of_rank::<3>,
+    "six carves": six,
+    "one tuple of six": tuple_of_six,
+    "one struct of six": spec::structs_of_six,
+    "frame of 8": frames::of_eight,
+    "frame of 8 in a frame of 8": frames::nested,
+    "mark, 8, retract": frames::mark_and_retract,
+};
 
-#[inline(never)]
-fn mark_and_retract(arena: &mut Arena<HostSlab>, lens: &Lens) -> usize {
-    let mut sink = 0;
-    for n in lens.chunks_exact(8) {
-        let mark = arena.mark();
-        sink ^= eight(&arena.frame(), n);
-        arena.retract(mark).unwrap();
-    }
-    sink
-}
-
-/// What this crate does.
-pub(crate) const OURS: &[Case] = &[
+/// What parts of that cost by themselves.
+pub(crate) const PARTS: &[Case] = &[
     Case {
-        name: "carve, 256",
-        run: |n| rounds(256, n, carve),
+        name: "product of rank 2 alone",
+        run: |n| rounds(256, n, ranks::product::<2>),
     },
     Case {
-        name: "carve, 16",
-        run: |n| rounds(16, n, carve),
+        name: "product of rank 3 alone",
+        run: |n| rounds(256, n, ranks::product::<3>),
     },
     Case {
-        name: "carve of rank 3, 256",
-        run: |n| rounds(256, n, carve_rank_3),
+        name: "product of rank 4 alone",
+        run: |n| rounds(256, n, ranks::product::<4>),
     },
     Case {
-        name: "carve through any space, 256",
-        run: |n| rounds(256, n, carve_generic),
+        name: "empty scratch block",
+        run: |n| rounds(256, n, frames::empty),
     },
     Case {
-        name: "carve through any space, 16",
-        run: |n| rounds(16, n, carve_generic),
+        name: "empty scratch block, all bound",
+        run: |n| with_space(&mut arena(256).frame(), || rounds(256, n, frames::empty)),
     },
     Case {
-        name: "leaf, 256",
-        run: |n| rounds(256, n, leaf),
+        name: "empty scratch block that binds",
+        run: |n| rounds(256, n, frames::empty_that_binds),
     },
     Case {
-        name: "six carves, 256",
-        run: |n| rounds(256, n, six),
-    },
-    Case {
-        name: "one tuple of six, 256",
-        run: |n| rounds(256, n, tuple_of_six),
-    },
-    Case {
-        name: "one struct of six, 256",
-        run: |n| rounds(256, n, spec::structs_of_six),
-    },
-    Case {
-        name: "frame of 8, 256",
-        run: |n| rounds(256, n, frame_of_eight),
-    },
-    Case {
-        name: "frame of 8, 16",
-        run: |n| rounds(16, n, frame_of_eight),
-    },
-    Case {
-        name: "mark, 8, retract, 256",
-        run: |n| rounds(256, n, mark_and_retract),
-    },
-    Case {
-        name: "mark, 8, retract, 16",
-        run: |n| rounds(16, n, mark_and_retract),
+        name: "ambient array",
+        run: |n| rounds(256, n, frames::ambient),
     },
 ];

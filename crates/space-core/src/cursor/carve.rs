@@ -11,7 +11,7 @@ impl<F: Family> Cursor<F> {
     /// [`carve_slowly`]: Cursor::carve_slowly
     #[inline(always)]
     pub(crate) fn carve_fast<T>(&self, len: usize) -> Option<Result<F::Place, AllocError>> {
-        let left = bump::carve_elements::<T>(self.left.get(), len, self.clear)?;
+        let left = bump::carve_elements::<T>(self.left.get(), len, &self.clear)?;
         Some(self.take(self.known_region()?, left, len * size_of::<T>()))
     }
 
@@ -29,7 +29,7 @@ impl<F: Family> Cursor<F> {
     pub(crate) fn carve_layout(&self, layout: Layout) -> Result<F::Place, AllocError> {
         let (bytes, align) = (layout.size(), layout.align());
         if align <= bump::FAST_ALIGN
-            && let Some(left) = bump::carve_bytes(self.left.get(), bytes, align, self.clear)
+            && let Some(left) = bump::carve_bytes(self.left.get(), bytes, align, &self.clear)
             && let Some(region) = self.known_region()
         {
             return self.take(region, left, bytes);
@@ -56,25 +56,27 @@ impl<F: Family> Cursor<F> {
         let Ok(layout) = Layout::from_size_align(bytes, align) else {
             return Err(overflow);
         };
+        if bytes == 0
+            && let Some(region) = self.known_region()
+        {
+            let aligned = NonZero::new(align.max(self.alignment.alignment()));
+            let address = NonNull::without_provenance(aligned.unwrap_or(NOWHERE));
+            // SAFETY: No bytes.
+            return unsafe { F::claim(region, address, 0) };
+        }
         if let Some(lender) = &self.lender {
             return lender.get().lend(layout);
         }
         let Some(region) = &self.region else {
             unreachable!("a cursor has a region or a lender");
         };
-        if bytes == 0 {
-            let aligned = NonZero::new(align.max(self.alignment.alignment()));
-            let address = NonNull::without_provenance(aligned.unwrap_or(NOWHERE));
-            // SAFETY: No bytes.
-            return unsafe { F::claim(region, address, 0) };
-        }
         if align > self.alignment.max() {
             return Err(AllocError::BadAlign {
                 requested: align,
                 max: self.alignment.max(),
             });
         }
-        match bump::carve_bytes(self.left.get(), bytes, align, self.clear) {
+        match bump::carve_bytes(self.left.get(), bytes, align, &self.clear) {
             Some(left) => self.take(region, left, bytes),
             None => Err(AllocError::OutOfCapacity {
                 wanted_bytes: bytes,

@@ -12,8 +12,11 @@ use std::{
 };
 
 use crate::{
-    Alignment, AllocError, Epoch, Family, Frame, Keeper, Mark, Parts, bump, lend::LenderRef,
-    mark::Stamp, pins::Pins,
+    Alignment, AllocError, Epoch, Family, Frame, Keeper, Mark, Parts,
+    bump::{self, Clear},
+    lend::LenderRef,
+    mark::Stamp,
+    pins::Pins,
 };
 
 /// The state of an arena: how much of a run of bytes is taken.
@@ -26,8 +29,8 @@ use crate::{
 pub struct Cursor<F: Family> {
     /// Bytes below the cursor, not taken yet. At most `capacity`.
     left: Cell<usize>,
-    /// `!(alignment - 1)`.
-    clear: usize,
+    /// Rounds down to the alignment.
+    clear: Clear,
     /// Address of the origin, a multiple of `alignment.max()`.
     base: Base,
     /// Giving bytes back takes the slow path if `left` is below this. It is `lowest`, so that the
@@ -91,7 +94,7 @@ impl<F: Family> Cursor<F> {
         })?;
         let cursor = Self {
             left: Cell::new(origin.capacity),
-            clear: !(alignment.alignment() - 1),
+            clear: Clear::new(alignment.alignment()),
             base: Base(offset(base, origin.pad)),
             gate: Cell::new(origin.capacity),
             lowest: Cell::new(origin.capacity),
@@ -120,7 +123,7 @@ impl<F: Family> Cursor<F> {
     pub(crate) fn lent(lender: LenderRef<F>) -> Self {
         Self {
             left: Cell::new(0),
-            clear: !0,
+            clear: Clear::new(1),
             base: Base(NonNull::without_provenance(NOWHERE)),
             gate: Cell::new(usize::MAX),
             lowest: Cell::new(0),
