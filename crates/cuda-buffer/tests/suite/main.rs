@@ -9,6 +9,7 @@ mod costs;
 mod faults;
 mod kit;
 mod mutations;
+mod overlap;
 mod partition;
 mod peers;
 mod programs;
