@@ -40,6 +40,11 @@ pub fn current() -> Option<Rc<Session>> {
     CURRENT.with(|current| current.0.borrow().clone())
 }
 
+/// Whether a capture is open on this thread.
+pub(crate) fn is_open() -> bool {
+    OPEN.get()
+}
+
 /// Fails when a capture is open on this thread.
 ///
 /// # Errors

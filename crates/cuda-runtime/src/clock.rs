@@ -33,14 +33,19 @@ pub struct Point {
     pub position: u64,
 }
 
+/// Entries at most. Beyond that a clock forgets all it knew, which costs waits that are not needed, and no more: of the
+/// streams that a long program has used, most are gone.
+const MOST: usize = 64;
+
 /// For each stream, the latest point that is known to come first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
-    /// At most one entry per stream; few streams, so a scan beats a map.
+    /// At most one entry per stream, and [`MOST`] in all; few streams, so a scan beats a map.
     entries: SmallVec<[Point; 8]>,
 }
 
 impl Clock {
+    #[inline]
     pub(crate) fn covers(&self, point: Point) -> bool {
         self.entries
             .iter()
@@ -64,7 +69,12 @@ impl Clock {
             .find(|known| known.stream == point.stream)
         {
             Some(known) => known.position = known.position.max(point.position),
-            None => self.entries.push(point),
+            None => {
+                if self.entries.len() == MOST {
+                    self.entries.clear();
+                }
+                self.entries.push(point);
+            }
         }
     }
 

@@ -3,9 +3,8 @@
 use crate::capture;
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
-use crate::counters::OrderCounters;
 use crate::node::{Node, Scope};
-use crate::primitive::{Counted, Ordering};
+use crate::primitive::Counted;
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, DeviceId, RawEvent};
@@ -37,30 +36,29 @@ impl Completion {
         Self { node: Some(node) }
     }
 
+    #[inline]
     pub(crate) fn node(&self) -> &Node {
         self.node.as_deref().expect("taken by drop alone")
     }
 
     /// The node, when nobody else refers to it: to stand for another place.
-    pub(crate) fn into_sole(mut self) -> Option<Counted<Node>> {
-        let mut node = self.node.take()?;
-        match Counted::get_mut(&mut node).is_some() && node.is_reusable() {
-            true => Some(node),
-            false => {
-                self.node = Some(node);
-                None
-            }
+    pub(crate) fn into_sole(mut self) -> Result<Counted<Node>, Self> {
+        match self.is_sole() && self.node().is_reusable() {
+            true => Ok(self.node.take().expect("it was asked a moment ago")),
+            false => Err(self),
         }
     }
 
     /// Whether nobody else refers to it.
     pub(crate) fn is_sole(&mut self) -> bool {
-        self.node
-            .as_mut()
-            .is_some_and(|node| Counted::get_mut(node).is_some())
+        self.node.as_mut().is_some_and(|node| {
+            // The cheap question first.
+            Counted::strong_count(node) == 1 && Counted::get_mut(node).is_some()
+        })
     }
 
     /// Its event, if one was recorded.
+    #[inline]
     pub(crate) fn event(&self) -> Option<RawEvent> {
         self.node().recorded_event()
     }
@@ -83,6 +81,7 @@ impl Completion {
     }
 
     /// Fails unless the completion is of the same driver: another one's events mean nothing here.
+    #[inline]
     pub(crate) fn check_driver(&self, core: &Arc<DeviceCore>) -> RuntimeResult<()> {
         let own = self.core();
         if Arc::ptr_eq(own, core) || Arc::ptr_eq(&own.driver, &core.driver) {
@@ -99,6 +98,7 @@ impl Completion {
     }
 
     /// The point that the completion stands for.
+    #[inline]
     #[must_use]
     pub fn point(&self) -> Point {
         self.node().point
@@ -124,6 +124,7 @@ impl Completion {
     }
 
     /// Whether it is known to be complete, without asking the driver.
+    #[inline]
     #[must_use]
     pub fn is_known_complete(&self) -> bool {
         self.node().is_known_complete()
@@ -168,6 +169,7 @@ impl Completion {
         Ok(done)
     }
 
+    #[inline]
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
         self.node().core()
     }
@@ -240,7 +242,10 @@ impl Drop for Completion {
         };
         // The last token hands the whole node back. Two that drop at the same moment may both see the other one:
         // then the node goes away and its drop hands back the event alone.
-        if node.is_reusable() && Counted::get_mut(&mut node).is_some() {
+        if Counted::strong_count(&node) == 1
+            && node.is_reusable()
+            && Counted::get_mut(&mut node).is_some()
+        {
             let core = node.core().clone();
             core.return_node(node);
         }
@@ -257,11 +262,10 @@ impl fmt::Debug for Completion {
     }
 }
 
-/// Those of `completions` that no other one of them comes after.
+/// Those of `completions` that no other one of them comes after, and how many are not.
 pub(crate) fn needed<'c>(
-    counters: &OrderCounters,
     completions: impl IntoIterator<Item = &'c Completion>,
-) -> SmallVec<[&'c Completion; 8]> {
+) -> (SmallVec<[&'c Completion; 8]>, u64) {
     let mut needed = SmallVec::<[&Completion; 8]>::new();
     let mut implied = 0;
     for completion in completions {
@@ -274,8 +278,5 @@ pub(crate) fn needed<'c>(
         implied += before - needed.len();
         needed.push(completion);
     }
-    counters
-        .elided_waited
-        .fetch_add(implied as u64, Ordering::Relaxed);
-    needed
+    (needed, implied as u64)
 }

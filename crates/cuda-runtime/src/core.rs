@@ -1,7 +1,7 @@
 //! What every object of one device shares: the driver, the event free list, counters and poison.
 
 use crate::clock::{Clock, Point, StreamId};
-use crate::counters::OrderCounters;
+use crate::counters::OrderCounts;
 use crate::node::{Node, Scope};
 use crate::notifier::Notifier;
 use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Counted, Mutex, Ordering};
@@ -34,7 +34,8 @@ pub(crate) struct DeviceCore {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) id: DeviceId,
     pub(crate) properties: DeviceProperties,
-    pub(crate) counters: OrderCounters,
+    /// What ordering cost on streams that are retired.
+    retired_counts: Mutex<OrderCounts>,
     pub(crate) live: Live,
     poison: OnceLock<Poison>,
     poisoned: AtomicBool,
@@ -70,7 +71,7 @@ impl DeviceCore {
             driver,
             id,
             properties,
-            counters: OrderCounters::default(),
+            retired_counts: Mutex::default(),
             live: Live::default(),
             poison: OnceLock::new(),
             poisoned: AtomicBool::new(false),
@@ -186,12 +187,26 @@ impl DeviceCore {
         self.slots.lock().push(slot.clone());
     }
 
-    pub(crate) fn unwatch(&self, stream: StreamId) {
+    /// Forgets a stream that is used no more; what ordering cost there.
+    pub(crate) fn unwatch(&self, stream: StreamId, counts: OrderCounts) {
         let mut slots = self.slots.lock();
         let at = slots.iter().position(|slot| slot.id == stream);
         let slot = at.map(|at| slots.swap_remove(at));
-        drop(slots);
+        let mut retired = self.retired_counts.lock();
+        *retired = *retired + counts;
+        drop((retired, slots));
         drop(slot);
+    }
+
+    /// What ordering cost so far.
+    pub(crate) fn order_counts(&self) -> OrderCounts {
+        let (slots, retired) = {
+            let slots = self.slots.lock();
+            (slots.clone(), *self.retired_counts.lock())
+        };
+        slots
+            .iter()
+            .fold(retired, |sum, slot| sum + slot.order_counts())
     }
 
     /// The streams of the device that are not retired.

@@ -1,22 +1,12 @@
-//! What ordering cost: waits issued, waits elided and why, completions recorded.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! What ordering cost: waits issued, waits elided and why, completions recorded. Each stream counts for itself, under its
+//! lock.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        #[derive(Debug, Default)]
-        pub(crate) struct OrderCounters { $(pub(crate) $name: AtomicU64),* }
-
         /// What ordering cost on a device so far, as a value: subtract an earlier one from a later one.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct OrderCounts { $($(#[$doc])* pub $name: u64),* }
-
-        impl OrderCounters {
-            pub(crate) fn snapshot(&self) -> OrderCounts {
-                OrderCounts { $($name: self.$name.load(Ordering::Relaxed)),* }
-            }
-        }
 
         impl std::ops::Sub for OrderCounts {
             type Output = Self;
@@ -57,8 +47,4 @@ impl OrderCounts {
     pub fn waits_elided(&self) -> u64 {
         self.elided_same_stream + self.elided_waited + self.elided_complete
     }
-}
-
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -198,7 +198,7 @@ impl Device {
     /// What ordering cost so far.
     #[must_use]
     pub fn order_counts(&self) -> OrderCounts {
-        self.0.core.counters.snapshot()
+        self.0.core.order_counts()
     }
 
     /// The driver calls made so far, by every user of the same driver.

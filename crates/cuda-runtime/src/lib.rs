@@ -43,7 +43,7 @@
 //!
 //! `discover`, `runtime` and `device` set up; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
 //! `slot` is one driver stream with its timeline (`slot_host` waits for it, `slot_capture` lets it be captured), `node` a place on
-//! one, `clock` what it has waited for; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
+//! one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `host_memory` is page-locked;
 //! `module` loads kernels; [`Capture`], [`Session`] and [`Graph`] capture; `counters` counts; `core` holds what all objects
 //! of a device share; `primitive` is what loom replaces.
@@ -71,6 +71,7 @@ mod runtime;
 mod slot;
 mod slot_capture;
 mod slot_host;
+mod standing;
 mod stream;
 mod stream_pool;
 
@@ -90,5 +91,6 @@ pub use module::Kernel;
 pub use pool::PoolCounts;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use slot_host::Synchronized;
+pub use standing::Standing;
 pub use stream::Stream;
 pub use stream_pool::{AcquireStream, AcquireStreams, StreamPool};

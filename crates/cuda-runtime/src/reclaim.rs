@@ -65,7 +65,7 @@ impl Reclamation {
         let unfinished = outstanding
             .iter()
             .filter(|completion| !completion.is_known_complete());
-        let needed = needed(&core.counters, unfinished);
+        let (needed, _) = needed(unfinished);
         let free = |driver: &dyn cuda_driver::Driver, raw| {
             // SAFETY: the stream is ordered after every outstanding use, and the owner gave the memory up.
             unsafe { driver.mem_free_async(core.id, address, raw) }

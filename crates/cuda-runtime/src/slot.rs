@@ -5,16 +5,20 @@
 
 use crate::capture::{self, Session};
 use crate::clock::{Clock, Point, StreamId};
-use crate::completion::{Completion, needed};
+use crate::completion::Completion;
 use crate::core::DeviceCore;
-use crate::counters::count;
-use crate::node::Scope;
-use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::counters::OrderCounts;
+use crate::node::{Node, Scope};
+use crate::primitive::{AtomicBool, AtomicU64, Counted, Mutex, Ordering};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::ThreadId;
+
+/// Earlier places that a timeline keeps.
+const EARLIER: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -51,12 +55,15 @@ pub(crate) struct Timeline {
     pub(crate) clock: Clock,
     /// The latest place.
     pub(crate) tail: Option<Completion>,
+    /// Some places before it, to be used again once nobody else refers to them.
+    earlier: SmallVec<[Completion; EARLIER]>,
     /// Number of operations queued so far, waits included.
     pub(crate) queued: u64,
     /// Number of those that the tail covers.
     covered: u64,
     /// Whether an allocation may still join the tail: it has no event, and nobody has begun to wait for it on the host.
     pub(crate) open: bool,
+    pub(crate) counts: OrderCounts,
 }
 
 /// The timeline that replaces the eager one while the stream captures.
@@ -74,10 +81,36 @@ impl Timeline {
             position: 0,
             clock: Clock::default(),
             tail: None,
+            earlier: SmallVec::new(),
             queued: 0,
             covered: 0,
             open: false,
+            counts: OrderCounts::default(),
         }
+    }
+
+    /// Makes room for a new tail; the node of an earlier place that nobody refers to any more, if there is one.
+    ///
+    /// With it a stream whose results stay few takes and gives back no node of the device.
+    fn spare_node(&mut self) -> Option<Counted<Node>> {
+        let last = self.tail.take()?;
+        if self.scope != Scope::Eager {
+            return None;
+        }
+        let last = match last.into_sole() {
+            Ok(node) => return Some(node),
+            Err(last) => last,
+        };
+        let sole = self.earlier.iter_mut().position(Completion::is_sole);
+        let Some(at) = sole else {
+            if self.earlier.len() < EARLIER {
+                self.earlier.push(last);
+            }
+            return None;
+        };
+        std::mem::replace(&mut self.earlier[at], last)
+            .into_sole()
+            .ok()
     }
 
     /// Whether anything was queued since the tail.
@@ -192,7 +225,7 @@ impl Slot {
         let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
         match (&timeline.tail, joins) {
             (Some(tail), true) => {
-                count(&self.core.counters.completions_shared);
+                timeline.counts.completions_shared += 1;
                 Ok((made, tail.clone()))
             }
             _ => Ok((made, self.place(timeline, None)?)),
@@ -215,75 +248,6 @@ impl Slot {
         Some(self.core.call_in_cleanup(|driver| call(driver, self.raw)))
     }
 
-    /// Orders later work of this stream after `completion`, by a wait where one can matter.
-    pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
-        loop {
-            let mut state = self.state.lock();
-            let (timeline, session) = state.active()?;
-            let session = session.as_deref();
-            let result = self.wait_locked(timeline, session, completion);
-            doom(session, &result);
-            if result? {
-                return Ok(());
-            }
-            drop(state);
-            // Under the lock of that stream alone: two that wait for each other can't hold both.
-            completion.ensure_event()?;
-        }
-    }
-
-    /// The same, for several: no wait is issued for one that another one of them comes after.
-    pub(crate) fn wait_for_all<'c>(
-        &self,
-        completions: impl IntoIterator<Item = &'c Completion>,
-    ) -> RuntimeResult<()> {
-        needed(&self.core.counters, completions)
-            .into_iter()
-            .try_for_each(|completion| self.wait_for(completion))
-    }
-
-    /// Whether that is settled; if not, the completion needs an event first.
-    pub(crate) fn wait_locked(
-        &self,
-        timeline: &mut Timeline,
-        session: Option<&Session>,
-        completion: &Completion,
-    ) -> RuntimeResult<bool> {
-        let counters = &self.core.counters;
-        completion.check_driver(&self.core)?;
-        if completion.scope() != timeline.scope {
-            return Err(RuntimeError::CaptureIsolation {
-                recorded: completion.scope().words(),
-                waited: timeline.scope.words(),
-            });
-        }
-        let point = completion.point();
-        if point.stream == timeline.id {
-            count(&counters.elided_same_stream);
-            return Ok(true);
-        }
-        if timeline.clock.covers(point) {
-            count(&counters.elided_waited);
-            return Ok(true);
-        }
-        if completion.is_known_complete() {
-            count(&counters.elided_complete);
-        } else {
-            let Some(event) = completion.event() else {
-                return Ok(false);
-            };
-            self.settle(timeline, session)?;
-            timeline.queued += 1;
-            self.core.call_in_cleanup(|driver| {
-                driver.stream_wait_event(self.core.id, self.raw, event)
-            })?;
-            count(&counters.waits_issued);
-        }
-        timeline.clock.merge(completion.clock());
-        timeline.clock.advance(point);
-        Ok(true)
-    }
-
     /// A completion of everything queued so far.
     pub(crate) fn record(self: &Arc<Self>) -> RuntimeResult<Completion> {
         let mut state = self.state.lock();
@@ -303,23 +267,23 @@ impl Slot {
             && !exposed
             && let Some(tail) = &timeline.tail
         {
-            count(&self.core.counters.completions_shared);
+            timeline.counts.completions_shared += 1;
             return Ok(tail.clone());
         }
         let point = Point {
             stream: timeline.id,
             position: timeline.position + 1,
         };
-        let last = timeline.tail.take().and_then(Completion::into_sole);
+        let spare = timeline.spare_node();
         let node = self
             .core
-            .node_at(last, self, timeline.scope, point, &timeline.clock);
+            .node_at(spare, self, timeline.scope, point, &timeline.clock);
         timeline.position += 1;
         timeline.covered = timeline.queued;
         timeline.open = timeline.scope == Scope::Eager && !exposed;
         let place = Completion::from_node(node);
         timeline.tail = Some(place.clone());
-        count(&self.core.counters.completions);
+        timeline.counts.completions += 1;
         if exposed {
             self.record_tail(timeline, session)?;
         }
@@ -366,7 +330,7 @@ impl Slot {
         match recorded {
             Ok(()) => {
                 node.set_recorded();
-                count(&core.counters.completions_recorded);
+                timeline.counts.completions_recorded += 1;
             }
             Err(_) => {
                 node.spoil();
@@ -483,16 +447,26 @@ impl Slot {
 
     /// Uses the stream for the last time: whoever holds its tail gets an event.
     fn retire(&self) {
-        self.core.unwatch(self.id);
         let mut state = self.state.lock();
         state.retired = true;
         if let Err(error) = self.settle(&mut state.eager, None) {
             self.core.park(error);
         }
-        // The tail refers to the slot.
-        let tail = state.eager.tail.take();
+        // The places refer to the slot.
+        let eager = &mut state.eager;
+        let places = (eager.tail.take(), std::mem::take(&mut eager.earlier));
+        let counts = std::mem::take(&mut eager.counts);
         drop(state);
-        drop(tail);
+        drop(places);
+        self.core.unwatch(self.id, counts);
+    }
+
+    /// What ordering cost here so far.
+    pub(crate) fn order_counts(&self) -> OrderCounts {
+        let state = self.state.lock();
+        let captured = state.captured.as_ref();
+        let captured = captured.map_or(OrderCounts::default(), |it| it.timeline.counts);
+        state.eager.counts + captured
     }
 }
 

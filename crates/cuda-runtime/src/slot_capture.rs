@@ -1,6 +1,6 @@
 //! A slot's part in captures: a timeline of its own in front of the eager one.
 
-use crate::capture::Session;
+use crate::capture::{self, Session};
 use crate::clock::StreamId;
 use crate::completion::Completion;
 use crate::node::Scope;
@@ -18,6 +18,10 @@ impl Slot {
 
     /// The session, when this thread's open capture includes the stream.
     pub(crate) fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
+        // Another thread may begin to capture it at any moment, as it may after the lock was given up.
+        if !capture::is_open() && self.timeline() == self.id {
+            return Ok(None);
+        }
         self.state.lock().active().map(|(_, session)| session)
     }
 
@@ -53,7 +57,7 @@ impl Slot {
         self.prepare_capture(&mut state)?;
         let timeline = self.enter_capture(&mut state, session.number());
         // This wait is what makes the driver capture the stream.
-        let joined = self.wait_locked(timeline, Some(session), fork).map(drop);
+        let joined = self.wait_in(timeline, Some(session), fork).map(drop);
         if joined.is_err() {
             self.leave_capture_in(&mut state);
         }
@@ -87,7 +91,9 @@ impl Slot {
 
     fn leave_capture_in(&self, state: &mut SlotState) {
         self.active.store(self.id.number(), Ordering::Release);
-        state.captured = None;
+        if let Some(captured) = state.captured.take() {
+            state.eager.counts = state.eager.counts + captured.timeline.counts;
+        }
     }
 
     pub(crate) fn leave_capture(&self) {

@@ -6,6 +6,7 @@ use crate::completion::Completion;
 use crate::device::Device;
 use crate::slot::Slot;
 use crate::slot_host::Synchronized;
+use crate::standing::Standing;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, CudaResult, Driver, RawStream};
 use std::fmt;
@@ -73,15 +74,18 @@ impl Stream {
         }
     }
 
+    #[inline]
     fn lease(&self) -> &Lease {
         self.lease.as_deref().expect("taken by drop alone")
     }
 
+    #[inline]
     pub(crate) fn slot(&self) -> &Arc<Slot> {
         &self.lease().slot
     }
 
     /// The device of the stream.
+    #[inline]
     #[must_use]
     pub fn device(&self) -> &Device {
         self.lease()
@@ -91,12 +95,14 @@ impl Stream {
     }
 
     /// The identity of the stream, never reused.
+    #[inline]
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.slot().id
     }
 
     /// The identity of the timeline that operations go to now: the stream's own, or another one within each capture.
+    #[inline]
     #[must_use]
     pub fn timeline(&self) -> StreamId {
         self.slot().timeline()
@@ -123,7 +129,16 @@ impl Stream {
         completions: impl IntoIterator<Item = &'c Completion>,
     ) -> RuntimeResult<()> {
         let _site = CallSite::enter();
-        self.slot().wait_for_all(completions)
+        self.standing()?.wait_for_all(completions)
+    }
+
+    /// How the stream stands. Until that is dropped nothing else is done with the stream.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureWrongThread`] when another thread captures it.
+    #[inline]
+    pub fn standing(&self) -> RuntimeResult<Standing<'_>> {
+        Standing::of(self.slot())
     }
 
     /// A completion of everything queued so far. When nothing was queued since the last one, it is that one.
@@ -194,6 +209,7 @@ impl Stream {
     }
 
     /// Whether the stream is part of a capture.
+    #[inline]
     #[must_use]
     pub fn is_capturing(&self) -> bool {
         self.slot().is_capturing()
@@ -203,6 +219,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`RuntimeError::CaptureWrongThread`] when another thread captures it.
+    #[inline]
     pub fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
         self.slot().session()
     }
@@ -211,6 +228,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`RuntimeError::WrongDevice`], or [`RuntimeError::WrongRuntime`] when both are the same device in two runtimes.
+    #[inline]
     pub fn check_device(&self, device: &Device) -> RuntimeResult<()> {
         let (expected, given) = (self.device().id(), device.id());
         if self.device().same(device) {
@@ -228,7 +246,8 @@ impl Drop for Stream {
         let Some(mut lease) = self.lease.take() else {
             return;
         };
-        if let Some(last) = Arc::get_mut(&mut lease)
+        if Arc::strong_count(&lease) == 1
+            && let Some(last) = Arc::get_mut(&mut lease)
             && last.pooled
             && let Some(device) = last.device.take()
         {

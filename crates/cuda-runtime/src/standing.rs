@@ -1,0 +1,217 @@
+//! What a stream is ordered after already, and the waits for what it is not.
+
+use crate::capture::Session;
+use crate::clock::StreamId;
+use crate::completion::{Completion, needed};
+use crate::primitive::MutexGuard;
+use crate::slot::{Slot, SlotState, Timeline, doom};
+use crate::{RuntimeError, RuntimeResult};
+use smallvec::SmallVec;
+use std::fmt;
+use std::rc::Rc;
+
+/// How a stream stands: what later work on it comes after already. It holds the stream's lock, so it is short-lived, and the
+/// thread that has it does nothing else with the stream.
+///
+/// For a layer that has many completions to look at and few to wait for. Locks of its own are taken after this one, and
+/// none of them is held when it is given up for waiting.
+///
+/// ```
+/// use cuda_runtime::Runtime;
+///
+/// # fn main() -> cuda_runtime::RuntimeResult<()> {
+/// let runtime = Runtime::builder().build()?;
+/// let streams = runtime.default_device().streams();
+/// let (a, b) = (streams.acquire()?, streams.acquire()?);
+/// let done = a.record()?;
+/// assert!(!a.standing()?.needs(&done)?, "it is the stream's own");
+/// let mut standing = b.standing()?;
+/// if standing.needs(&done)? {
+///     standing.wait_for_all([&done])?;
+/// }
+/// assert!(!b.standing()?.needs(&done)?, "it has waited");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Standing<'s> {
+    slot: &'s Slot,
+    state: MutexGuard<'s, SlotState>,
+    session: Option<Rc<Session>>,
+}
+
+impl<'s> Standing<'s> {
+    pub(crate) fn of(slot: &'s Slot) -> RuntimeResult<Self> {
+        let mut state = slot.state.lock();
+        let (_, session) = state.active()?;
+        Ok(Self {
+            slot,
+            state,
+            session,
+        })
+    }
+
+    /// The number of this thread's capture, when the stream is part of it.
+    #[inline]
+    #[must_use]
+    pub fn session(&self) -> Option<u64> {
+        self.session.as_deref().map(Session::number)
+    }
+
+    /// Identity of the timeline that operations go to.
+    #[inline]
+    #[must_use]
+    pub fn timeline(&self) -> StreamId {
+        match (&self.session, &self.state.captured) {
+            (Some(_), Some(captured)) => captured.timeline.id,
+            _ => self.slot.id,
+        }
+    }
+
+    /// Whether later work has to wait to come after `completion`. When it has not, the reason is counted.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureIsolation`] across the border of a capture, [`RuntimeError::WrongDriver`].
+    #[inline]
+    pub fn needs(&mut self, completion: &Completion) -> RuntimeResult<bool> {
+        let Self {
+            slot,
+            state,
+            session,
+        } = self;
+        let result = needs(slot, timeline(state, session.is_some()), completion);
+        doom(session.as_deref(), &result);
+        result
+    }
+
+    /// Orders later work after all of `completions`, by as few waits as can be.
+    ///
+    /// # Errors
+    /// As for [`needs`](Self::needs); the driver's own. The first one ends it.
+    pub fn wait_for_all<'c>(
+        mut self,
+        completions: impl IntoIterator<Item = &'c Completion>,
+    ) -> RuntimeResult<()> {
+        let mut open = SmallVec::<[&Completion; 8]>::new();
+        for completion in completions {
+            if self.needs(completion)? {
+                open.push(completion);
+            }
+        }
+        if open.is_empty() {
+            return Ok(());
+        }
+        let (mut open, implied) = needed(open);
+        timeline(&mut self.state, self.session.is_some())
+            .counts
+            .elided_waited += implied;
+        loop {
+            let mut failed = Ok(());
+            open.retain(|completion| {
+                failed.is_ok()
+                    && match self.issue(completion) {
+                        Ok(issued) => !issued,
+                        Err(error) => {
+                            failed = Err(error);
+                            true
+                        }
+                    }
+            });
+            failed?;
+            if open.is_empty() {
+                return Ok(());
+            }
+            // Under the lock of those streams alone: two that wait for each other can't hold both.
+            let Self { slot, state, .. } = self;
+            drop(state);
+            for completion in &open {
+                completion.ensure_event()?;
+            }
+            self = Self::of(slot)?;
+        }
+    }
+
+    /// Waits for `completion`, unless that became needless; whether that is settled, or it has to have an event first.
+    fn issue(&mut self, completion: &Completion) -> RuntimeResult<bool> {
+        let Self {
+            slot,
+            state,
+            session,
+        } = self;
+        let session = session.as_deref();
+        let issued = slot.wait_in(timeline(state, session.is_some()), session, completion);
+        doom(session, &issued);
+        issued
+    }
+}
+
+fn timeline(state: &mut SlotState, captured: bool) -> &mut Timeline {
+    match &mut state.captured {
+        Some(capture) if captured => &mut capture.timeline,
+        _ => &mut state.eager,
+    }
+}
+
+fn needs(slot: &Slot, timeline: &mut Timeline, completion: &Completion) -> RuntimeResult<bool> {
+    completion.check_driver(&slot.core)?;
+    if completion.scope() != timeline.scope {
+        return Err(RuntimeError::CaptureIsolation {
+            recorded: completion.scope().words(),
+            waited: timeline.scope.words(),
+        });
+    }
+    let point = completion.point();
+    if point.stream == timeline.id {
+        timeline.counts.elided_same_stream += 1;
+    } else if timeline.clock.covers(point) {
+        timeline.counts.elided_waited += 1;
+    } else if completion.is_known_complete() {
+        timeline.counts.elided_complete += 1;
+    } else {
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+impl Slot {
+    /// Orders later work of this stream after `completion`, by a wait where one can matter.
+    pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
+        Standing::of(self)?.wait_for_all([completion])
+    }
+
+    /// Waits on a timeline whose lock is held, unless that is needless. Whether it is settled: if not, the completion has to
+    /// have an event first.
+    pub(crate) fn wait_in(
+        &self,
+        timeline: &mut Timeline,
+        session: Option<&Session>,
+        completion: &Completion,
+    ) -> RuntimeResult<bool> {
+        let point = completion.point();
+        // What changed while the lock was not held; and what an earlier wait of the same call brought.
+        if timeline.clock.covers(point) {
+            timeline.counts.elided_waited += 1;
+            return Ok(true);
+        }
+        let Some(event) = completion.event() else {
+            let known = completion.is_known_complete();
+            timeline.counts.elided_complete += u64::from(known);
+            return Ok(known);
+        };
+        self.settle(timeline, session)?;
+        timeline.queued += 1;
+        self.core
+            .call_in_cleanup(|driver| driver.stream_wait_event(self.core.id, self.raw, event))?;
+        timeline.counts.waits_issued += 1;
+        timeline.clock.merge(completion.clock());
+        timeline.clock.advance(point);
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for Standing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standing")
+            .field("timeline", &self.timeline())
+            .finish_non_exhaustive()
+    }
+}
