@@ -7,8 +7,12 @@ use std::time::Duration;
 
 /// In which order operations of different streams run.
 ///
-/// There are no threads: host functions run on a thread that waits for a stream, an event or a device, or asks whether
-/// it is done, and on no other, which might hold locks that they need.
+/// But for `Threaded` there are no threads: host functions run on a thread that waits for a stream, an event or a device,
+/// or asks whether it is done, and on no other, which might hold locks that they need.
+///
+/// Reports don't depend on the schedule: what is ordered before what is a matter of the calls that were made, and is
+/// looked at when they are made. (Host memory that is touched too early is the exception: it is noticed when the copy
+/// runs.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {
@@ -21,6 +25,12 @@ pub enum Schedule {
     },
     /// In the order in which they are asked for, at once; for speed.
     Eager,
+    /// Beside the host, on threads of the simulated device, in an order that no seed repeats: for how a program waits, is
+    /// woken and shuts down. One thread runs operations; the other is the driver's callback thread, which runs host
+    /// functions one after the other. Operations run one at a time, under the simulation's lock; a call that waits
+    /// sleeps. With the last handle of the driver the threads end: what is queued then never runs, and a host function
+    /// that runs is waited for, at most for the [wait limit](SimBuilder::wait_limit).
+    Threaded,
 }
 
 /// Which checks report what they find. All are on by default.

@@ -1,30 +1,21 @@
-//! The simulated driver: one lock around the simulation, and the loops that drive it.
+//! The simulated driver: a handle of the simulation, and how each call of the port goes.
 
 use crate::builder::{Config, Schedule, SimBuilder};
-use crate::clock::{Clock, Epoch};
-use crate::explore::panic_message;
+use crate::core::{Core, Wait, in_host_function};
 use crate::faults::Faults;
 use crate::locked::Locked;
 use crate::report::{Finding, Report};
-use crate::scheduler::Step;
 use crate::sim::{Caller, Sim};
-use crate::time::{Picos, duration};
+use crate::time::duration;
 use crate::timeline::Timeline;
+use crate::workers::Workers;
 use cuda_driver::{
     Call, CallCounters, CallSite, CudaError, CudaResult, DeviceId, Driver, ErrorCode, RawStream,
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use smallvec::SmallVec;
-use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-thread_local! {
-    /// Whether this thread runs a host function for a stream.
-    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
-}
+use std::time::Duration;
 
 /// A simulated CUDA driver. Clones share one simulation: keep one to ask for reports, pass another on as a
 /// [`Driver`].
@@ -34,26 +25,15 @@ pub struct SimDriver {
 }
 
 struct Shared {
-    counters: CallCounters,
-    schedule: Schedule,
-    wait_limit: Duration,
-    state: Mutex<Sim>,
-    /// Woken when a host function returns or a stream is released.
-    changed: Condvar,
-}
-
-/// What a blocking call waits for, and what the host knows afterwards.
-#[derive(Debug, Default)]
-pub(crate) struct Wait {
-    pub(crate) entries: SmallVec<[Epoch; 4]>,
-    pub(crate) clock: Clock,
-    pub(crate) end: Picos,
+    core: Arc<Core>,
+    /// Dropped with the last handle: no thread outlives it.
+    _workers: Workers,
 }
 
 impl fmt::Debug for SimDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimDriver")
-            .field("schedule", &self.shared.schedule)
+            .field("schedule", &self.core().schedule)
             .finish_non_exhaustive()
     }
 }
@@ -65,14 +45,16 @@ impl SimDriver {
     }
 
     pub(crate) fn from_config(config: Config) -> Self {
-        let (schedule, wait_limit) = (config.schedule, config.wait_limit);
+        let schedule = config.schedule;
+        let core = Arc::new(Core::new(Sim::new(Arc::new(config))));
+        let workers = match schedule {
+            Schedule::Threaded => Workers::start(Arc::clone(&core)),
+            Schedule::Stepped { .. } | Schedule::Eager => Workers::none(Arc::clone(&core)),
+        };
         Self {
             shared: Arc::new(Shared {
-                counters: CallCounters::default(),
-                schedule,
-                wait_limit,
-                state: Mutex::new(Sim::new(Arc::new(config))),
-                changed: Condvar::new(),
+                core,
+                _workers: workers,
             }),
         }
     }
@@ -155,23 +137,26 @@ impl SimDriver {
             return false;
         };
         sim.lane(lane).held = held;
-        self.settle(&mut sim);
-        self.shared.changed.notify_all();
+        self.core().after_call(&mut sim);
+        self.core().changed.notify_all();
         true
     }
 
-    /// Runs everything that can run, on all devices.
+    /// Runs everything that can run, on all devices; with a threaded schedule, waits for it.
     pub fn run_all(&self) {
-        let mut sim = self.state();
-        while self.step(&mut sim, true) {}
+        self.core().run_all();
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.shared.core
     }
 
     pub(crate) fn state(&self) -> Locked<'_> {
-        Locked(self.shared.state.lock())
+        self.core().lock()
     }
 
     pub(crate) fn call_counters(&self) -> &CallCounters {
-        &self.shared.counters
+        &self.core().counters
     }
 
     /// One call of the port: counts it, lets the device make progress, and runs `body`.
@@ -185,7 +170,7 @@ impl SimDriver {
         let caller = caller(call, Location::caller());
         let result = self.begin(caller, device).and_then(|mut sim| {
             let result = body(&mut sim, caller);
-            self.settle(&mut sim);
+            self.core().after_call(&mut sim);
             result
         });
         result.map_err(|code| CudaError::new(code, call, device))
@@ -202,19 +187,19 @@ impl SimDriver {
         let caller = caller(call, Location::caller());
         let result = self.begin(caller, Some(device)).and_then(|mut sim| {
             let wait = body(&mut sim, caller)?;
-            self.run_until(&mut sim, device, caller, &wait)?;
+            self.core().run_until(&mut sim, device, caller, &wait)?;
             sim.host_joins(&wait.clock, wait.end);
             sim.release_pools(device);
-            self.settle(&mut sim);
+            self.core().after_call(&mut sim);
             Ok(())
         });
         result.map_err(|code| CudaError::new(code, call, Some(device)))
     }
 
     fn begin(&self, caller: Caller, device: Option<DeviceId>) -> Result<Locked<'_>, ErrorCode> {
-        self.shared.counters.record(caller.call);
+        self.core().counters.record(caller.call);
         let mut sim = self.state();
-        if IN_HOST_FUNCTION.get() {
+        if in_host_function() {
             let finding = Finding::DriverCallInHostFunction {
                 call: caller.call,
                 site: caller.site,
@@ -228,100 +213,16 @@ impl SimDriver {
         if let Some(code) = sim.faults.next(caller.call) {
             if let (true, Some(device)) = (code.is_sticky(), device) {
                 sim.lose_device(device, code);
+                self.core().changed.notify_all();
             }
             return Err(code);
         }
         // A thread that asks may have to wait for a host function, as one that waits does.
         let asks = matches!(caller.call, Call::StreamQuery | Call::EventQuery);
-        match self.shared.schedule {
-            Schedule::Stepped { .. } => while sim.wants_step() && self.step(&mut sim, asks) {},
-            Schedule::Eager => while asks && !sim.active.is_empty() && self.step(&mut sim, true) {},
-        }
+        self.core().before_call(&mut sim, asks);
         match device.and_then(|device| sim.devices[device.0 as usize].fault) {
             Some(code) => Err(code),
             None => Ok(sim),
-        }
-    }
-
-    /// With the eager schedule, runs what can run.
-    fn settle(&self, sim: &mut Locked<'_>) {
-        if self.shared.schedule == Schedule::Eager {
-            while !sim.active.is_empty() && self.step(sim, false) {}
-        }
-    }
-
-    /// Runs one operation, host functions only if `may_call`; false when none can run.
-    fn step(&self, sim: &mut Locked<'_>, may_call: bool) -> bool {
-        let step = match self.shared.schedule {
-            Schedule::Stepped { .. } => sim.step_randomly(may_call),
-            Schedule::Eager => sim.step_in_order(may_call),
-        };
-        match step {
-            Step::Ran => true,
-            Step::Idle => false,
-            Step::Call { lane, function } => {
-                let outcome = MutexGuard::unlocked(&mut sim.0, || {
-                    IN_HOST_FUNCTION.set(true);
-                    let outcome = catch_unwind(AssertUnwindSafe(|| function()));
-                    IN_HOST_FUNCTION.set(false);
-                    outcome
-                });
-                if let Err(panic) = outcome {
-                    sim.host_function_panicked(lane, panic_message(panic));
-                }
-                sim.host_function_returned(lane);
-                sim.discarded.add(function);
-                self.shared.changed.notify_all();
-                true
-            }
-        }
-    }
-
-    /// Runs operations until what is waited for has happened.
-    fn run_until(
-        &self,
-        sim: &mut Locked<'_>,
-        device: DeviceId,
-        caller: Caller,
-        wait: &Wait,
-    ) -> Result<(), ErrorCode> {
-        let mut deadline = None;
-        loop {
-            if let Some(code) = sim.devices[device.0 as usize].fault {
-                return Err(code);
-            }
-            if wait.entries.iter().all(|&entry| sim.is_done(entry)) {
-                return Ok(());
-            }
-            if self.step(sim, true) {
-                deadline = None;
-                continue;
-            }
-            let held = sim.lanes.iter().any(|lane| lane.held);
-            let limit = *deadline.get_or_insert_with(|| Instant::now() + self.shared.wait_limit);
-            if (held || sim.running_host_functions > 0)
-                && !self
-                    .shared
-                    .changed
-                    .wait_until(&mut sim.0, limit)
-                    .timed_out()
-            {
-                continue;
-            }
-            let reason = if held {
-                "a stream it needs is held"
-            } else if sim.running_host_functions > 0 {
-                "a host function has not returned within the wait limit"
-            } else {
-                "a host function before it never returned"
-            };
-            let reason = reason.to_owned();
-            sim.reports.add(Finding::Deadlock {
-                call: caller.call,
-                site: caller.site,
-                reason,
-            });
-            return Err(ErrorCode::UNKNOWN);
         }
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! - *Any legal order, chosen by a seed.* With [`Schedule::Stepped`], each driver call lets the device run some
 //!   operations, often none; a waiting call runs random ones until what it waits for has happened. The same seed and
-//!   the same calls from one thread give the same run, reports and timeline included.
+//!   the same calls from one thread give the same run, reports and timeline included. With [`Schedule::Threaded`] the
+//!   device runs beside the host, on threads of its own, for how a program waits, is woken and shuts down.
 //! - *Findings that don't depend on luck.* Order, bounds and initialisation are checked when an operation is asked
 //!   for, with vector clocks over streams, events, host synchronisation and graph edges. So a race is reported under
 //!   every seed, also when the schedule happened to run it harmlessly; the seed decides only what the data look like.
@@ -50,12 +51,11 @@
 //!
 //! # Modules
 //!
-//! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`], the
-//! lock and the loops), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
-//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `locked` (its lock), `objects` (what handles name), `lane` (a stream's
+//! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`]), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
+//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `core` and `locked` (its lock, and the loops around it), `objects` (what handles name), `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
-//! `capture`. *Behaviour:* `scheduler` (what runs next), `execute` and `model_run` (what it does), `checker` over
-//! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph). Raw pointers occur in `host_memory` only.
+//! `capture`. *Behaviour:* `scheduler` (what runs next), `workers` (on which threads), `execute` and `model_run` (what it does), `checker` over
+//! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph), `graph_update`. Raw pointers occur in `host_memory` only.
 
 #![deny(unsafe_code)]
 
@@ -72,6 +72,7 @@ mod builder;
 mod capture;
 mod checker;
 mod clock;
+mod core;
 mod driver;
 mod execute;
 mod explore;
@@ -107,6 +108,7 @@ mod time;
 mod timeline;
 mod timeline_analysis;
 mod work;
+mod workers;
 
 pub use builder::{Checks, Schedule, SimBuilder};
 pub use driver::SimDriver;

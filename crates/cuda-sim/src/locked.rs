@@ -13,6 +13,10 @@ use std::ops::{Deref, DerefMut};
 pub(crate) struct Discarded(Vec<Box<dyn Any + Send>>);
 
 impl Discarded {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn add(&mut self, thing: impl Any + Send) {
         self.0.push(Box::new(thing));
     }
@@ -39,7 +43,7 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let discarded = std::mem::take(&mut self.0.discarded);
-        if !discarded.0.is_empty() {
+        if !discarded.is_empty() {
             MutexGuard::unlocked(&mut self.0, || drop(discarded));
         }
     }

@@ -1,5 +1,6 @@
 //! Which operation runs next.
 
+use crate::clock::Clock;
 use crate::graph::GraphRun;
 use crate::lane::{Queued, Task};
 use crate::report::Finding;
@@ -42,6 +43,24 @@ impl Sim {
             Some(Task::Run(pending)) => may_call || !pending.work.is_call(),
             Some(Task::Record) => true,
         }
+    }
+
+    /// Whether any operation could run.
+    pub(crate) fn can_step(&self) -> bool {
+        let mut active = self.active.iter();
+        active.any(|&lane| self.is_runnable(lane, true))
+    }
+
+    /// Whether a worker will take the next step: nothing but its own pace keeps it.
+    pub(crate) fn is_worked_on(&self) -> bool {
+        let mut active = self.active.iter();
+        let may_call = self.running_host_functions == 0;
+        self.workers.is_alive() && active.any(|&lane| self.is_runnable(lane, may_call))
+    }
+
+    /// Whether a test holds any stream.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.held)
     }
 
     /// How many steps the device takes before the next driver call, at random.
@@ -103,15 +122,16 @@ impl Sim {
         };
         match task {
             Task::Record | Task::Wait(_) => self.complete(lane, index),
-            Task::Run(pending) => {
+            Task::Run(mut pending) => {
                 if let Body::HostFunction(function) = &pending.work.body {
                     let function = Arc::clone(function);
+                    let clock = pending.clock.take();
                     // It stays at the front until it returns.
                     self.lane(lane).queue.push_front(Queued {
                         index,
                         task: Task::Run(pending),
                     });
-                    return self.call_host(lane, function);
+                    return self.call_host(lane, function, clock);
                 }
                 self.execute(&pending, lane, index, 0);
                 self.complete(lane, index);
@@ -126,12 +146,13 @@ impl Sim {
                 };
                 if let Body::HostFunction(function) = &run.pending[node as usize].work.body {
                     let function = Arc::clone(function);
+                    let clock = run.pending[node as usize].clock.take();
                     run.running = Some(node);
                     self.lane(lane).queue.push_front(Queued {
                         index,
                         task: Task::Graph(run),
                     });
-                    return self.call_host(lane, function);
+                    return self.call_host(lane, function, clock);
                 }
                 self.execute(&run.pending[node as usize], lane, index, node);
                 self.finish_node(lane, index, run, node);
@@ -162,10 +183,19 @@ impl Sim {
         }
     }
 
-    fn call_host(&mut self, lane: u32, function: Arc<dyn Fn() + Send + Sync>) -> Step {
+    /// A host function is about to be called, in whose course the host may learn of all that is ordered before it.
+    fn call_host(
+        &mut self,
+        lane: u32,
+        function: Arc<dyn Fn() + Send + Sync>,
+        clock: Option<Box<Clock>>,
+    ) -> Step {
         if self.faults.loses_host_function() {
             self.lane(lane).lost = true;
             return Step::Ran;
+        }
+        if let Some(clock) = clock {
+            self.host_joins(&clock, 0);
         }
         self.lane(lane).busy = true;
         self.running_host_functions += 1;
@@ -188,7 +218,7 @@ impl Sim {
         self.lose_device(device, ErrorCode::LAUNCH_FAILED);
     }
 
-    /// A host function has returned. What it knew, the host may know now: the host is ordered after it.
+    /// A host function has returned.
     pub(crate) fn host_function_returned(&mut self, lane: u32) {
         self.running_host_functions -= 1;
         self.pending_host_functions -= 1;
@@ -207,18 +237,12 @@ impl Sim {
         }
         match task {
             Task::Run(pending) => {
-                if let Some(clock) = pending.clock {
-                    self.host_joins(&clock, 0);
-                }
                 self.complete(lane, index);
                 self.discarded.add(pending.work);
             }
             Task::Graph(mut run) => {
                 run.calls -= 1;
                 if let Some(node) = run.running.take() {
-                    if let Some(clock) = run.pending[node as usize].clock.take() {
-                        self.host_joins(&clock, 0);
-                    }
                     self.finish_node(lane, index, run, node);
                 }
             }

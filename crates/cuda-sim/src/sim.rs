@@ -21,6 +21,7 @@ use crate::shadow::Shadow;
 use crate::time::{Engines, Picos, picos};
 use crate::timeline::Timeline;
 use crate::work::{Body, Work};
+use crate::workers::WorkerState;
 use cuda_driver::{Call, CaptureMode, DeviceId, ErrorCode, RawStream};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -57,6 +58,11 @@ pub(crate) struct Sim {
     /// Lanes with entries in their queues.
     pub(crate) active: Vec<u32>,
     pub(crate) running_host_functions: u32,
+    /// Operations that have run, on whatever lane.
+    pub(crate) steps: u64,
+    /// Host threads that wait for something to happen.
+    pub(crate) waiting: u32,
+    pub(crate) workers: WorkerState,
     pub(crate) devices: Vec<DeviceState>,
     pub(crate) streams: Table<StreamEntry>,
     pub(crate) events: Table<EventEntry>,
@@ -106,7 +112,7 @@ impl Sim {
             .collect();
         let seed = match config.schedule {
             Schedule::Stepped { seed } => seed,
-            Schedule::Eager => 0,
+            Schedule::Eager | Schedule::Threaded => 0,
         };
         Self {
             random: Random::new(seed),
@@ -118,6 +124,9 @@ impl Sim {
             lanes,
             active: Vec::new(),
             running_host_functions: 0,
+            steps: 0,
+            waiting: 0,
+            workers: WorkerState::default(),
             devices,
             streams: Table::new(1),
             events: Table::new(2),

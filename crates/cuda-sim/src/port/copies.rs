@@ -1,7 +1,7 @@
 //! Copies and fills.
 
 use crate::SimDriver;
-use crate::driver::Wait;
+use crate::core::Wait;
 use crate::host_memory::HostPtr;
 use crate::sim::{Caller, Sim};
 use crate::work::{Rows, Work};

@@ -1,7 +1,7 @@
 //! Discovery and device-wide calls.
 
 use crate::SimDriver;
-use crate::driver::Wait;
+use crate::core::Wait;
 use crate::sim::{Caller, Sim};
 use cuda_driver::{Call, CudaResult, DeviceId, DeviceProperties, Devices, ErrorCode};
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! Events.
 
 use crate::SimDriver;
-use crate::driver::Wait;
+use crate::core::Wait;
 use crate::lane::Task;
 use crate::objects::{EagerRecord, EventEntry, Record};
 use crate::sim::{Caller, Sim};

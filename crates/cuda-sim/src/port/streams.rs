@@ -2,7 +2,7 @@
 
 use crate::SimDriver;
 use crate::clock::Epoch;
-use crate::driver::Wait;
+use crate::core::Wait;
 use crate::lane::{Lane, Task};
 use crate::objects::{Record, StreamEntry};
 use crate::sim::{Caller, Sim};

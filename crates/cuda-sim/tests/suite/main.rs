@@ -14,4 +14,5 @@ mod order;
 mod priorities;
 mod right_programs;
 mod rows;
+mod threads;
 mod wrong_programs;

@@ -156,40 +156,41 @@ fn every_interleaving_is_reached() {
 #[test]
 fn host_threads_share_a_device() {
     for seed in 0..20 {
-        let gpu = Gpu::seeded(seed);
-        let done = gpu.event();
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..4)
-                .map(|worker| {
-                    let gpu = &gpu;
-                    scope.spawn(move || {
-                        let (stream, x, event) = (gpu.stream(), gpu.alloc(4), gpu.event());
-                        gpu.fill(stream, x, worker, 1);
-                        for a in 0..50 {
-                            gpu.step(stream, x, a, 1);
-                            gpu.record(event, stream);
-                            match a % 3 {
-                                0 => gpu.sim.event_synchronize(gpu.device, event).unwrap(),
-                                1 => while !gpu.sim.event_query(gpu.device, event).unwrap() {},
-                                _ => {}
-                            }
-                        }
-                        gpu.synchronize(stream);
-                        let expected =
-                            (0..50).fold(worker, |x: u32, a| x.wrapping_mul(3).wrapping_add(a));
-                        assert_eq!(gpu.read(x, 1), [expected]);
-                        gpu.free(x);
-                        gpu.destroy_event(event);
-                        gpu.destroy_stream(stream);
-                    })
-                })
-                .collect();
-            for worker in workers {
-                worker.join().unwrap();
-            }
-        });
-        gpu.destroy_event(done);
-        gpu.clean();
-        assert_eq!(gpu.sim.leak_report().len(), 1, "only the module is left");
+        four_threads(&Gpu::seeded(seed));
     }
+}
+
+/// Four host threads, each with work of its own.
+pub(crate) fn four_threads(gpu: &Gpu) {
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|worker| {
+                scope.spawn(move || {
+                    let (stream, x, event) = (gpu.stream(), gpu.alloc(4), gpu.event());
+                    gpu.fill(stream, x, worker, 1);
+                    for a in 0..50 {
+                        gpu.step(stream, x, a, 1);
+                        gpu.record(event, stream);
+                        match a % 3 {
+                            0 => gpu.sim.event_synchronize(gpu.device, event).unwrap(),
+                            1 => while !gpu.sim.event_query(gpu.device, event).unwrap() {},
+                            _ => {}
+                        }
+                    }
+                    gpu.synchronize(stream);
+                    let expected =
+                        (0..50).fold(worker, |x: u32, a| x.wrapping_mul(3).wrapping_add(a));
+                    assert_eq!(gpu.read(x, 1), [expected]);
+                    gpu.free(x);
+                    gpu.destroy_event(event);
+                    gpu.destroy_stream(stream);
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+    gpu.clean();
+    assert_eq!(gpu.sim.leak_report().len(), 1, "only the module is left");
 }

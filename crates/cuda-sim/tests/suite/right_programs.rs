@@ -1,15 +1,24 @@
-//! Right programs: no report and the right result, under every one of 2,000 seeds.
+//! Right programs: no report and the right result, under every one of 2,000 seeds, in submission order and on threads.
 
 use crate::kit::{D0, Gpu};
 use cuda_driver::{DevicePtr, Events, Graphs, Kernels, Streams};
+use cuda_sim::{Schedule, SimDriver};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const SEEDS: u64 = 2000;
+/// Runs on threads.
+const THREADED: usize = 50;
 
 fn under_all_seeds(program: impl Fn(&Gpu)) {
     for seed in 0..SEEDS {
         let gpu = Gpu::seeded(seed);
+        program(&gpu);
+        gpu.clean();
+    }
+    let threads = std::iter::repeat_n(Schedule::Threaded, THREADED);
+    for schedule in threads.chain([Schedule::Eager]) {
+        let gpu = Gpu::new(SimDriver::builder().schedule(schedule));
         program(&gpu);
         gpu.clean();
     }

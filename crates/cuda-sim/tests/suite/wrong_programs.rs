@@ -2,7 +2,7 @@
 
 use crate::kit::{D0, Gpu};
 use cuda_driver::{DevicePtr, Driver, Kernels, Memory};
-use cuda_sim::{Finding, OperationKind};
+use cuda_sim::{Finding, OperationKind, Schedule, SimDriver};
 use std::sync::Arc;
 
 type Wrong = (&'static str, &'static [&'static str], fn(&Gpu));
@@ -336,6 +336,19 @@ fn each_is_caught_under_every_seed() {
                 "{name}, seed {seed}: {:#?}",
                 gpu.sim.reports()
             );
+            gpu.sim.run_all();
+        }
+    }
+}
+
+#[test]
+fn each_is_caught_in_submission_order_and_on_threads() {
+    for (name, expected, program) in PROGRAMS {
+        for schedule in [Schedule::Eager, Schedule::Threaded, Schedule::Threaded] {
+            let gpu = Gpu::new(SimDriver::builder().schedule(schedule));
+            program(&gpu);
+            let reports = gpu.sim.reports();
+            assert_eq!(gpu.kinds(), *expected, "{name}, {schedule:?}: {reports:#?}");
             gpu.sim.run_all();
         }
     }
