@@ -2,6 +2,10 @@
 //!
 //! The bookkeeping is in offsets from the slab's base. A retired carve folds what may still use its bytes into the
 //! arena, and the next carve over those bytes starts from there: ordered after it on any stream, with no host wait.
+//!
+//! Carving takes no lock and allocates nothing: the ledgers are there, and the arena's thread, which alone carves and
+//! retracts, notes identity and bytes in the next one. A ledger *opens* when its carve is accessed first: then it takes over
+//! what is folded into its bytes. Locks are taken in the order ledger, state.
 
 use crate::domain::DomainId;
 use crate::folds::Folds;
@@ -12,13 +16,20 @@ use cuda_runtime::{Allocation, Completion, Device};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What all carves of one arena share, also with graphs that outlive them.
 #[derive(Debug)]
 pub(crate) struct ArenaShared {
     device: Device,
     base: DevicePtr,
+    /// A ledger for each carve that can be alive.
+    carves: Box<[Carve]>,
+    /// So many of `carves` are alive, the latest last. Written by the arena's thread alone.
+    live: AtomicUsize,
     state: Mutex<ArenaState>,
+    /// Whether `state.quarantined` has anything.
+    quarantine: AtomicBool,
     /// Woken when a graph's launch has published its use of arena bytes.
     launched: Condvar,
     /// Held while a graph is launched that uses the arena: launches over the same bytes order themselves after one
@@ -27,24 +38,42 @@ pub(crate) struct ArenaShared {
     allocation: Mutex<Option<Allocation>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ArenaState {
-    /// Live carves, latest last. Never longer than `capacity`.
-    carves: Vec<LiveCarve>,
-    capacity: usize,
-    /// What may still use bytes that no live carve covers.
+    /// What may still use bytes that no open ledger covers.
     folds: Folds,
-    /// Bytes that a launch uses right now.
+    /// Bytes that a launch uses right now, whose carve is over.
     launching: Vec<Range<usize>>,
     /// Bytes under guards that were forgotten. Never given out again.
     quarantined: Vec<Range<usize>>,
 }
 
-#[derive(Debug)]
-struct LiveCarve {
-    id: DomainId,
-    bytes: Range<usize>,
+/// A carve that is alive, or room for one. Identity and bytes are written by the arena's thread while nobody knows the
+/// carve; whoever reads them otherwise heeds that they may be half written, unless the ledger has opened.
+#[derive(Debug, Default)]
+struct Carve {
+    /// [`DomainId::number`], or 0.
+    id: AtomicU64,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    ledger: Mutex<CarveLedger>,
+    /// Woken when a launch ends that held a token here.
+    launched: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct CarveLedger {
     ledger: Ledger,
+    /// Whether the ledger has taken over what was folded into its bytes.
+    open: bool,
+    /// Number of launches under way that hold a token.
+    launches: usize,
+}
+
+impl Carve {
+    fn bytes(&self) -> Range<usize> {
+        self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed)
+    }
 }
 
 /// One carve, alive or retired.
@@ -95,18 +124,15 @@ impl ArenaShared {
             .as_ref()
             .map_or(DevicePtr::NULL, Allocation::address);
         let bytes = allocation.as_ref().map_or(0, Allocation::bytes);
-        let mut folds = Folds::default();
-        folds.insert(0..bytes, outstanding);
+        let mut state = ArenaState::default();
+        state.folds.insert(0..bytes, outstanding);
         Arc::new(Self {
             device,
             base,
-            state: Mutex::new(ArenaState {
-                carves: Vec::with_capacity(ledgers),
-                capacity: ledgers,
-                folds,
-                launching: Vec::new(),
-                quarantined: Vec::new(),
-            }),
+            carves: (0..ledgers).map(|_| Carve::default()).collect(),
+            live: AtomicUsize::new(0),
+            state: Mutex::new(state),
+            quarantine: AtomicBool::new(false),
             launched: Condvar::new(),
             turn: Mutex::new(()),
             allocation: Mutex::new(allocation),
@@ -130,55 +156,77 @@ impl ArenaShared {
         state.quarantined.iter().map(Range::len).sum()
     }
 
-    /// A ledger for the bytes, which no live carve covers, starting from what may still use them.
+    /// A ledger for the bytes, which no live carve covers. By the arena's thread.
     pub(crate) fn claim(&self, bytes: Range<usize>) -> Result<(DomainId, usize), ClaimError> {
-        let mut state = self.between_launches(&bytes);
-        if state.carves.len() == state.capacity {
-            return Err(ClaimError::OutOfLedgers {
-                capacity: state.capacity,
-            });
+        let at = self.live.load(Ordering::Relaxed);
+        let Some(carve) = self.carves.get(at) else {
+            return Err(ClaimError::OutOfLedgers { capacity: at });
+        };
+        if self.quarantine.load(Ordering::Acquire) {
+            self.check_quarantine(&bytes)?;
         }
-        if let Some(lost) = state.quarantined.iter().find(|lost| overlap(lost, &bytes)) {
-            return Err(ClaimError::Quarantined {
-                wanted: bytes,
-                quarantined: lost.clone(),
-            });
-        }
-        let before = state.folds.take(&bytes);
         let id = DomainId::fresh();
-        let at = state.carves.len();
-        state.carves.push(LiveCarve {
-            id,
-            bytes,
-            ledger: Ledger::after(before),
-        });
+        carve.start.store(bytes.start, Ordering::Relaxed);
+        carve.end.store(bytes.end, Ordering::Relaxed);
+        carve.id.store(id.number(), Ordering::Release);
+        self.live.store(at + 1, Ordering::Release);
         Ok((id, at))
     }
 
-    /// The state while no launch uses the bytes. One on another thread is between its waits and its completion, which
-    /// takes microseconds.
-    fn between_launches(&self, bytes: &Range<usize>) -> MutexGuard<'_, ArenaState> {
-        let mut state = self.state.lock();
-        while state.launching.iter().any(|used| overlap(used, bytes)) {
-            self.launched.wait(&mut state);
+    #[cold]
+    fn check_quarantine(&self, bytes: &Range<usize>) -> Result<(), ClaimError> {
+        let state = self.state.lock();
+        match state.quarantined.iter().find(|lost| overlap(lost, bytes)) {
+            None => Ok(()),
+            Some(lost) => Err(ClaimError::Quarantined {
+                wanted: bytes.clone(),
+                quarantined: lost.clone(),
+            }),
         }
-        state
     }
 
-    /// Ends the latest carves, those whose first byte lies in `bytes`.
+    fn lose(&self, state: &mut ArenaState, bytes: Range<usize>) {
+        state.quarantined.push(bytes);
+        self.quarantine.store(true, Ordering::Release);
+    }
+
+    /// Takes over what may still use the bytes of a carve that is accessed for the first time. Unless `in_turn`, a launch
+    /// on another thread may be between its waits and its completion, which takes microseconds.
+    fn open(&self, carve: &Carve, ledger: &mut CarveLedger, in_turn: bool) {
+        if ledger.open {
+            return;
+        }
+        ledger.open = true;
+        let bytes = carve.bytes();
+        let mut state = self.state.lock();
+        while !in_turn && state.launching.iter().any(|used| overlap(used, &bytes)) {
+            self.launched.wait(&mut state);
+        }
+        ledger.ledger.restart(state.folds.take(&bytes));
+    }
+
+    /// Ends the latest carves, those whose first byte lies in `bytes`. By the arena's thread.
     pub(crate) fn retract(&self, bytes: Range<usize>) {
-        let mut state = self.between_launches(&bytes);
-        while let Some(carve) = state
-            .carves
-            .pop_if(|carve| bytes.contains(&carve.bytes.start))
-        {
-            let LiveCarve {
-                bytes, mut ledger, ..
-            } = carve;
-            if ledger.held() > 0 {
-                state.quarantined.push(bytes.clone());
+        while let Some(at) = self.live.load(Ordering::Relaxed).checked_sub(1) {
+            let carve = &self.carves[at];
+            if !bytes.contains(&carve.start.load(Ordering::Relaxed)) {
+                break;
             }
-            state.folds.insert(bytes, ledger.take_outstanding());
+            let mut ledger = carve.ledger.lock();
+            while ledger.launches > 0 {
+                carve.launched.wait(&mut ledger);
+            }
+            // Under the state's lock, so that a launch finds the carve alive or what it has left.
+            let mut state = self.state.lock();
+            if std::mem::take(&mut ledger.open) {
+                if ledger.ledger.forget_holders() > 0 {
+                    self.lose(&mut state, carve.bytes());
+                }
+                let outstanding = ledger.ledger.take_outstanding();
+                state.folds.insert(carve.bytes(), outstanding);
+            }
+            carve.id.store(0, Ordering::Release);
+            self.live.store(at, Ordering::Release);
         }
     }
 }
@@ -189,9 +237,10 @@ impl Drop for ArenaShared {
         let state = self.state.get_mut();
         let mut outstanding = state.folds.take_all();
         let mut forgotten = !state.quarantined.is_empty();
-        for carve in &mut state.carves {
-            forgotten |= carve.ledger.held() > 0;
-            outstanding.extend(carve.ledger.take_outstanding());
+        for carve in &mut self.carves {
+            let CarveLedger { ledger, .. } = carve.ledger.get_mut();
+            forgotten |= ledger.held() > 0;
+            outstanding.extend(ledger.take_outstanding());
         }
         match self.allocation.get_mut().take() {
             Some(allocation) if !forgotten => allocation.reclaim(outstanding),
@@ -238,27 +287,35 @@ impl CarveDomain {
         Arc::ptr_eq(&self.shared, &other.shared) && overlap(&self.range(), &other.range())
     }
 
-    /// Works on the carve's ledger. A retired carve has none: its accesses are over, and a stray one changes nothing.
-    pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
-        let mut state = self.shared.state.lock();
-        match self.live(&mut state) {
-            Some(carve) => f(&mut carve.ledger),
-            None => f(&mut Ledger::default()),
-        }
+    fn carve(&self) -> &Carve {
+        &self.shared.carves[self.at]
     }
 
-    fn live<'s>(&self, state: &'s mut ArenaState) -> Option<&'s mut LiveCarve> {
-        state
-            .carves
-            .get_mut(self.at)
-            .filter(|carve| carve.id == self.id)
+    /// The carve's ledger, as long as the carve is alive.
+    fn live(&self) -> Option<MutexGuard<'_, CarveLedger>> {
+        let carve = self.carve();
+        let ledger = carve.ledger.lock();
+        let alive = carve.id.load(Ordering::Acquire) == self.id.number();
+        alive.then_some(ledger)
+    }
+
+    /// Works on the carve's ledger. A retired carve has none: its accesses are over, and a stray one changes nothing.
+    pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
+        match self.live() {
+            Some(mut ledger) => {
+                self.shared.open(self.carve(), &mut ledger, false);
+                f(&mut ledger.ledger)
+            }
+            None => f(&mut Ledger::default()),
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<ArenaShared> {
         &self.shared
     }
 
-    /// Begins a graph's use: under a token while the carve is alive, or else of its bytes, which counts as a write.
+    /// Begins a graph's use, in its turn: under a token while the carve is alive, or else of its bytes, which counts as a
+    /// write.
     ///
     /// `own` tells the carves that the same graph holds for writing: their tokens cover the bytes below them.
     pub(crate) fn begin_launch(
@@ -267,27 +324,30 @@ impl CarveDomain {
         before: &mut Predecessors,
         own: impl Fn(DomainId) -> bool,
     ) -> BufferResult<Option<Token>> {
-        let mut state = self.shared.state.lock();
+        if let Some(mut ledger) = self.live() {
+            self.shared.open(self.carve(), &mut ledger, true);
+            ledger.ledger.begin(token, before)?;
+            ledger.launches += 1;
+            return Ok(Some(token));
+        }
         let range = self.range();
-        let begun = match self.live(&mut state) {
-            Some(carve) => {
-                carve.ledger.begin(token, before)?;
-                Some(token)
+        let mut state = self.shared.state.lock();
+        // One that is not noticed, because it is being carved right now, opens after this launch.
+        let live = self.shared.live.load(Ordering::Acquire);
+        for carve in &self.shared.carves[..live] {
+            let Some(id) = DomainId::from_number(carve.id.load(Ordering::Acquire)) else {
+                continue;
+            };
+            if overlap(&carve.bytes(), &range) && !own(id) {
+                return Err(BufferError::ArenaInUse {
+                    graph: range,
+                    carve: carve.bytes(),
+                });
             }
-            None => {
-                let in_use = |carve: &&LiveCarve| overlap(&carve.bytes, &range) && !own(carve.id);
-                if let Some(alive) = state.carves.iter().find(in_use) {
-                    return Err(BufferError::ArenaInUse {
-                        graph: range,
-                        carve: alive.bytes.clone(),
-                    });
-                }
-                before.extend(state.folds.of(&range));
-                None
-            }
-        };
+        }
+        before.extend(state.folds.of(&range));
         state.launching.push(range);
-        Ok(begun)
+        Ok(None)
     }
 
     /// Ends a graph's use; `done` replaces what the bytes were waiting for.
@@ -297,34 +357,42 @@ impl CarveDomain {
         done: Option<Completion>,
         replaced: &mut Replaced,
     ) {
-        let mut state = self.shared.state.lock();
-        let range = self.range();
-        state.stop_launching(&range);
-        match token {
-            // Alive until now: its end waits for launches.
-            Some(token) => {
-                if let Some(carve) = self.live(&mut state) {
-                    carve.ledger.end(token, done, replaced);
-                }
+        let Some(token) = token else {
+            let mut state = self.shared.state.lock();
+            let range = self.range();
+            state.stop_launching(&range);
+            if let Some(done) = done {
+                replaced.extend(state.folds.take(&range));
+                state.folds.insert(range, [done]);
             }
-            None => {
-                if let Some(done) = done {
-                    replaced.extend(state.folds.take(&range));
-                    state.folds.insert(range, [done]);
-                }
-            }
+            self.shared.launched.notify_all();
+            return;
+        };
+        // Alive until now: its end waits for launches.
+        if let Some(mut ledger) = self.live() {
+            ledger.ledger.end(token, done, replaced);
+            self.end_token(&mut ledger);
         }
-        self.shared.launched.notify_all();
+    }
+
+    fn end_token(&self, ledger: &mut CarveLedger) {
+        ledger.launches -= 1;
+        self.carve().launched.notify_all();
     }
 
     /// Ends a graph's use that may never complete: the bytes are not given out again.
     pub(crate) fn abandon_launch(&self, token: Option<Token>) {
+        if token.is_some() {
+            // The token stays, so that the carve's end loses its bytes.
+            if let Some(mut ledger) = self.live() {
+                self.end_token(&mut ledger);
+            }
+            return;
+        }
         let mut state = self.shared.state.lock();
         let range = self.range();
         state.stop_launching(&range);
-        if token.is_none() {
-            state.quarantined.push(range);
-        }
+        self.shared.lose(&mut state, range);
         self.shared.launched.notify_all();
     }
 }

@@ -25,6 +25,10 @@ impl DomainId {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        (number > 0).then_some(Self(number))
+    }
+
     /// The identity as a number, for reports.
     #[must_use]
     pub fn number(self) -> u64 {

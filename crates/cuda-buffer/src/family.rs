@@ -7,6 +7,7 @@ use crate::domain::{BASE_ALIGN, Domain, DomainId, Memory, OwnedDomain};
 use cuda_runtime::{Device, RuntimeError};
 use space_core::{AllocError, Block, Dims, Element, Family, FrameBlock, Keeper};
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::ops::Range;
@@ -40,8 +41,13 @@ enum LedgerPlace {
 }
 
 /// What all carves of one device arena share.
+///
+/// It stays on one thread at a time: that one alone carves and retracts.
 #[derive(Debug)]
-pub struct DeviceRegion(Arc<Claims>);
+pub struct DeviceRegion {
+    claims: Arc<Claims>,
+    one_thread: PhantomData<Cell<()>>,
+}
 
 /// The carves of an arena, for as long as one of them may be used: held by the arena, and by arrays without a lifetime.
 #[derive(Debug)]
@@ -59,11 +65,15 @@ impl DeviceRegion {
     pub(crate) fn of(shared: Arc<ArenaShared>) -> (Self, Keeper) {
         let claims = Arc::new(Claims(shared));
         let keeper = Arc::clone(&claims) as Keeper;
-        (Self(claims), keeper)
+        let region = Self {
+            claims,
+            one_thread: PhantomData,
+        };
+        (region, keeper)
     }
 
     fn shared(&self) -> &Arc<ArenaShared> {
-        &self.0.0
+        &self.claims.0
     }
 }
 
@@ -105,7 +115,8 @@ impl From<BufferError> for AllocError {
 }
 
 // SAFETY: `claim` keeps the address, `carve` makes a block of the place it is given, and no method calls back into
-// a space or unwinds: they take locks, move plain data and drop completions, whose drop returns an event.
+// a space or unwinds: they take locks, move plain data and drop completions, whose drop returns an event. A region is
+// not `Sync`, so that claims and retracts are one thread's at a time.
 unsafe impl Family for DeviceMemory {
     type Region = DeviceRegion;
     type Place = DevicePlace;

@@ -66,6 +66,21 @@ impl Ledger {
         }
     }
 
+    /// Makes this the ledger of other memory, or of the same in its next life: every access comes after all of `before`.
+    pub(crate) fn restart(&mut self, before: impl IntoIterator<Item = Completion>) {
+        debug_assert!(self.holders.is_empty(), "the earlier life is over");
+        self.readers.clear();
+        self.writers.clear();
+        self.writers.extend(before);
+    }
+
+    /// Gives up the tokens that were never returned; how many they were.
+    pub(crate) fn forget_holders(&mut self) -> usize {
+        let forgotten = self.holders.len();
+        self.holders.clear();
+        forgotten
+    }
+
     /// Hands out a token, unless somebody holds one that excludes it. Adds what must come first to `before`.
     pub(crate) fn begin(
         &mut self,

@@ -1,0 +1,76 @@
+//! Host allocations and driver calls in the steady state, over a driver that does nothing.
+
+#[path = "../benches/costs/counting.rs"]
+mod counting;
+#[path = "../benches/costs/null.rs"]
+mod null;
+#[path = "../benches/costs/work.rs"]
+mod work;
+
+use work::{CASES, World};
+
+#[global_allocator]
+static COUNTING: counting::Counting = counting::Counting;
+
+/// Operations that are counted; a tenth where one is of many parts.
+const ROUNDS: u64 = 200;
+
+/// What operations allocate on the host and call at the driver, after as many.
+fn steady(name: &str) -> (u64, u64) {
+    let case = CASES.iter().find(|case| case.name == name);
+    let case = case.expect("a case of this name");
+    let rounds = ROUNDS / u64::from(case.per).min(10);
+    let mut world = World::new();
+    (0..rounds).for_each(|_| (case.run)(&mut world).unwrap());
+    let (calls, allocated) = (world.calls().total(), counting::allocations());
+    (0..rounds).for_each(|_| (case.run)(&mut world).unwrap());
+    let allocated = counting::allocations() - allocated;
+    (allocated, world.calls().total() - calls)
+}
+
+/// The counter counts: a test that can't fail proves nothing.
+#[test]
+fn allocations_are_counted() {
+    let before = counting::allocations();
+    drop(std::hint::black_box(vec![1_u8; 100]));
+    assert_eq!(counting::allocations() - before, 1);
+    let (allocated, _) = steady("allocate with new_on, drop");
+    assert!(
+        allocated >= ROUNDS,
+        "each buffer is an allocation: {allocated}"
+    );
+}
+
+#[test]
+fn operations_allocate_nothing() {
+    for (name, calls) in [
+        ("operation, same stream", 2),
+        ("operation, alternating streams", 3),
+        ("copy, same stream", 2),
+    ] {
+        assert_eq!(steady(name), (0, ROUNDS * calls), "{name}");
+    }
+}
+
+#[test]
+fn replays_allocate_nothing() {
+    let name = "replay of a graph with three accesses";
+    assert_eq!(steady(name), (0, ROUNDS * 2), "{name}");
+}
+
+#[test]
+fn carves_allocate_nothing() {
+    for (name, calls) in [
+        ("frame with a carve, not used", 0),
+        ("frame with a carve, filled twice", 4),
+    ] {
+        assert_eq!(steady(name), (0, ROUNDS * calls), "{name}");
+    }
+}
+
+/// One event for all of a thousand parts, and none of its own when nothing is queued.
+#[test]
+fn access_of_all_parts_makes_no_call_of_its_own() {
+    let (_, calls) = steady("write access of 1,000 parts, each");
+    assert_eq!(calls, 0);
+}
