@@ -6,6 +6,7 @@ use crate::late_frees;
 use crate::memory::DeviceMemory;
 use crate::module::Modules;
 use crate::pool::Pool;
+use crate::provider::Providers;
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::stream_pool::StreamPool;
@@ -25,6 +26,7 @@ pub(crate) struct DeviceResources {
     /// The device's own stream for blocking transfers.
     transfer: Arc<Slot>,
     modules: Modules,
+    providers: Providers,
     reclaimer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -72,6 +74,7 @@ impl Device {
             memory,
             transfer,
             modules: Modules::default(),
+            providers: Providers::default(),
             reclaimer: Mutex::new(None),
         })))
     }
@@ -90,6 +93,10 @@ impl Device {
 
     pub(crate) fn modules(&self) -> &Modules {
         &self.0.modules
+    }
+
+    pub(crate) fn providers(&self) -> &Providers {
+        &self.0.providers
     }
 
     /// Starts the thread of frees that may block, once.

@@ -45,7 +45,7 @@
 //! `slot` is one driver stream with its timeline (`slot_host` waits for it, `slot_capture` lets it be captured), `node` a place on
 //! one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `host_memory` is page-locked;
-//! `module` loads kernels; [`Capture`], [`Session`] and [`Graph`] capture; `counters` counts; `core` holds what all objects
+//! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture; `counters` counts; `core` holds what all objects
 //! of a device share; `primitive` is what loom replaces.
 
 mod capture;
@@ -66,6 +66,7 @@ mod node;
 mod notifier;
 mod pool;
 mod primitive;
+mod provider;
 mod reclaim;
 mod runtime;
 mod slot;

@@ -12,10 +12,22 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Runtime {
     driver: Arc<dyn Driver>,
-    devices: Arc<[Device]>,
+    devices: Arc<Devices>,
     default: usize,
     #[cfg(feature = "sim")]
     simulated: Option<cuda_sim::SimDriver>,
+}
+
+/// The devices of all handles of one runtime.
+#[derive(Debug)]
+struct Devices(Box<[Device]>);
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            device.providers().clear(true);
+        }
+    }
 }
 
 /// How a runtime is set up.
@@ -64,13 +76,13 @@ impl Runtime {
     /// The devices, in the order they were chosen.
     #[must_use]
     pub fn devices(&self) -> &[Device] {
-        &self.devices
+        &self.devices.0
     }
 
     /// The device that the builder named as the default, or else the first.
     #[must_use]
     pub fn default_device(&self) -> &Device {
-        &self.devices[self.default]
+        &self.devices.0[self.default]
     }
 
     /// Waits for everything queued on streams that are not leased and for pending frees, and says for each device
@@ -83,8 +95,12 @@ impl Runtime {
         let _site = CallSite::enter();
         crate::capture::refuse("shutting the runtime down")?;
         self.devices
+            .0
             .iter()
-            .map(|device| device.drain().map(|()| (device.id(), device.alive())))
+            .map(|device| {
+                device.providers().clear(false);
+                device.drain().map(|()| (device.id(), device.alive()))
+            })
             .collect()
     }
 }
@@ -186,7 +202,7 @@ impl RuntimeBuilder {
             .collect::<RuntimeResult<_>>()?;
         Ok(Runtime {
             driver,
-            devices,
+            devices: Arc::new(Devices(devices)),
             default,
             #[cfg(feature = "sim")]
             simulated: found.simulated,
