@@ -2,12 +2,12 @@
 
 use crate::access::{ReadAccess, WriteAccess};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
-use crate::domain::Domain;
+use crate::domain::{Domain, DomainId};
 use crate::guard::{self, Acquired};
 use crate::ledger::AccessKind;
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
-use cuda_runtime::Stream;
+use cuda_runtime::{Device, Stream};
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,6 +43,18 @@ macro_rules! requests {
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len == 0
+            }
+
+            /// The device of the elements.
+            #[must_use]
+            pub fn device(&self) -> &'a Device {
+                self.domain.device()
+            }
+
+            /// The identity of the value.
+            #[must_use]
+            pub fn domain_id(&self) -> DomainId {
+                self.domain.id()
             }
 
             /// The same access, exposing only the elements `start..end`. The ledger still takes it for the whole value.
@@ -111,6 +123,18 @@ macro_rules! requests {
 requests! {
     /// A read access to be acquired.
     ReadRequest, ReadAccess, BlockingReadAccess, AccessKind::Read, &'a T
+}
+
+impl<T> WriteRequest<'_, T> {
+    /// The same access for as long as this one is borrowed.
+    pub fn reborrow(&mut self) -> WriteRequest<'_, T> {
+        WriteRequest::new(self.domain, self.offset_bytes, self.len)
+    }
+
+    /// An access that reads the same elements.
+    pub fn as_read(&self) -> ReadRequest<'_, T> {
+        ReadRequest::new(self.domain, self.offset_bytes, self.len)
+    }
 }
 
 impl<T> Clone for ReadRequest<'_, T> {

@@ -8,6 +8,7 @@ use crate::{BufferError, BufferResult, OperandName};
 use bytemuck::NoUninit;
 use cuda_driver::{Argument, CallSite, DevicePtr, LaunchConfig, LaunchError, Param};
 use cuda_runtime::{Kernel, Stream, StreamId};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// What an argument contributes to a launch, bound to the access that it comes from.
@@ -16,6 +17,14 @@ pub struct Operand<'g> {
     argument: Argument,
     memory: Option<OperandMemory>,
     access: PhantomData<&'g ()>,
+}
+
+impl Operand<'_> {
+    /// The address or the value, for driver calls of one's own on the access's stream, while the access lives.
+    #[must_use]
+    pub fn argument(&self) -> Argument {
+        self.argument
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +172,15 @@ macro_rules! tuples {
             }
         }
     };
+}
+
+/// Arguments of a number that only the running program knows.
+impl sealed::Operands for &[Operand<'_>] {
+    fn show<R>(self, to: impl FnOnce(&[Argument], &[Option<OperandMemory>]) -> R) -> R {
+        let arguments: SmallVec<[_; 16]> = self.iter().map(|operand| operand.argument).collect();
+        let memory: SmallVec<[_; 16]> = self.iter().map(|operand| operand.memory).collect();
+        to(&arguments, &memory)
+    }
 }
 
 tuples!(A);

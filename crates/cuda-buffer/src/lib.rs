@@ -95,5 +95,5 @@ pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, Pin
 pub use pinned_pool::{PinnedPool, PinnedPoolCounts};
 pub use shared::SharedCudaBuffer;
 pub use slice::{DeviceSlice, DeviceSliceMut};
-pub use transfer::copy_slice;
+pub use transfer::{copy_slice, fill_slice};
 pub use view::{CudaBufferView, CudaBufferViewMut};

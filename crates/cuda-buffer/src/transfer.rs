@@ -223,6 +223,69 @@ fn fill_pattern<T>(
     unsafe { operate(stream, [(dst.domain, AccessKind::Write)], queue) }
 }
 
+/// What [`DeviceData`](crate::DeviceData) does with a whole value, with a part of one.
+impl<T: Copy + 'static> WriteRequest<'_, T> {
+    /// As [`DeviceData::copy_from`](crate::DeviceData::copy_from).
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn copy_from(self, src: ReadRequest<'_, T>, stream: &Stream) -> BufferResult<()> {
+        copy(stream, self, src)
+    }
+
+    /// As [`DeviceData::copy_from_pinned`](crate::DeviceData::copy_from_pinned).
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn copy_from_pinned(self, src: PinnedSlice<'_, T>, stream: &Stream) -> BufferResult<()>
+    where
+        T: Pod,
+    {
+        copy_in(stream, self, src)
+    }
+
+    /// As [`DeviceData::copy_from_slice`](crate::DeviceData::copy_from_slice).
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn copy_from_slice(self, src: &[T]) -> BufferResult<()>
+    where
+        T: NoUninit,
+    {
+        crate::host_copy::upload(self, src)
+    }
+}
+
+/// What [`DeviceData`](crate::DeviceData) does with a whole value, with a part of one.
+impl<T: Copy + 'static> ReadRequest<'_, T> {
+    /// As [`DeviceData::copy_to_pinned`](crate::DeviceData::copy_to_pinned).
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn copy_to_pinned(self, dst: PinnedSliceMut<'_, T>, stream: &Stream) -> BufferResult<()>
+    where
+        T: Pod,
+    {
+        copy_out(stream, dst, self)
+    }
+
+    /// As [`DeviceData::copy_to_slice`](crate::DeviceData::copy_to_slice).
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn copy_to_slice(self, dst: &mut [T]) -> BufferResult<()>
+    where
+        T: bytemuck::AnyBitPattern + NoUninit,
+    {
+        crate::host_copy::download(dst, self)
+    }
+}
+
 /// Queues a copy between slices of accesses that are already held on `stream`.
 ///
 /// # Errors
@@ -253,6 +316,33 @@ pub fn copy_slice<T: Copy + 'static>(
         unsafe { driver.copy_device_async(device, dst.address(), src.address(), dst.bytes(), raw) }
     };
     // SAFETY: `queue` queues that one copy, on the stream it is given.
+    unsafe { stream.enqueue(queue)? };
+    Ok(())
+}
+
+/// Queues a fill of every byte of a slice of an access that is already held on `stream`.
+///
+/// # Errors
+/// [`BufferError::WrongStream`] when the access is of another stream; the driver's own.
+#[track_caller]
+pub fn fill_slice<T>(stream: &Stream, dst: DeviceSliceMut<'_, T>, byte: u8) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    let (guard, timeline) = (dst.timeline(), stream.timeline());
+    if guard != timeline {
+        return Err(BufferError::WrongStream {
+            guard,
+            stream: timeline,
+        });
+    }
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let device = stream.device().id();
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: the slice is of a live access on this stream.
+        unsafe { driver.fill_async(device, dst.address(), Pattern::U8(byte), dst.bytes(), raw) }
+    };
+    // SAFETY: `queue` queues that one fill, on the stream it is given.
     unsafe { stream.enqueue(queue)? };
     Ok(())
 }
