@@ -1,7 +1,7 @@
 //! What tensor operations report.
 
 use cuda_buffer::BufferError;
-use cuda_driver::LaunchError;
+use cuda_driver::{DeviceId, LaunchError};
 use cuda_runtime::RuntimeError;
 use space_core::AllocError;
 
@@ -46,6 +46,95 @@ pub enum TensorError {
         reason: &'static str,
     },
 
+    /// The output names an element twice, so that it would be written twice.
+    #[error(
+        "operand {operand} of {operation} with extents {extents:?} and strides {strides:?} names an element twice: an output must not"
+    )]
+    OverlappingWrite {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// Its extents.
+        extents: Vec<usize>,
+        /// Its strides, in elements.
+        strides: Vec<isize>,
+    },
+
+    /// The output is of the same value as an operand that is read.
+    #[error(
+        "operand {operand} of {operation} is of the same value as the output: give the output a tensor of its own, or use an operation that works in place"
+    )]
+    Aliased {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+    },
+
+    /// An operand lies on another device than the stream.
+    #[error(
+        "operand {operand} of {operation} is on device {given}, and the stream on {expected}: copy it over first"
+    )]
+    WrongDevice {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// The device of the stream.
+        expected: DeviceId,
+        /// The device of the operand.
+        given: DeviceId,
+    },
+
+    /// A dimension, or a leading dimension, is larger than the provider can take.
+    #[error(
+        "operand {operand} of {operation} needs a dimension of {dim}, and {provider} takes at most {max}"
+    )]
+    DimTooLarge {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// The provider.
+        provider: &'static str,
+        /// The dimension.
+        dim: usize,
+        /// The largest possible one.
+        max: u64,
+    },
+
+    /// An operation that does not exist for elements of this type.
+    #[error("{operation} does not exist for elements of type {element}")]
+    Unsupported {
+        /// The operation.
+        operation: &'static str,
+        /// The element type.
+        element: &'static str,
+    },
+
+    /// No provider of matrix products for this device.
+    #[error(
+        "there is no provider of matrix products for device {device}, driven by {driver}: set one with `Blas::set_provider`"
+    )]
+    NoProvider {
+        /// The device.
+        device: DeviceId,
+        /// What drives it.
+        driver: String,
+    },
+
+    /// The provider of matrix products failed.
+    #[error("{provider} failed in {operation} with status {status}")]
+    Provider {
+        /// The provider.
+        provider: &'static str,
+        /// The operation.
+        operation: &'static str,
+        /// The status that it returned.
+        status: i32,
+    },
+
     /// The number of elements does not fit.
     #[error("extents {extents:?} are more elements than can be counted")]
     TooLarge {
@@ -53,7 +142,20 @@ pub enum TensorError {
         extents: Vec<usize>,
     },
 
-    /// A range reaches past an extent.
+    /// An operation over more dimensions than its kernel takes, which can't be merged.
+    #[error(
+        "{operation} over {dims} dimensions that can't be merged is not possible: at most {max} are; copy an operand to row-major order first"
+    )]
+    TooManyDimensions {
+        /// The operation.
+        operation: &'static str,
+        /// Dimensions left after merging.
+        dims: usize,
+        /// The largest possible number.
+        max: usize,
+    },
+
+    /// A range reaches past an extent, or a layout past its memory.
     #[error("{start}..{end} is not within extent {extent}")]
     OutOfBounds {
         /// First index.
@@ -62,6 +164,84 @@ pub enum TensorError {
         end: usize,
         /// The extent.
         extent: usize,
+    },
+
+    /// A dimension that a layout does not have.
+    #[error("there is no dimension {axis} in a layout that has {rank}")]
+    NoSuchAxis {
+        /// The dimension.
+        axis: usize,
+        /// How many there are.
+        rank: usize,
+    },
+
+    /// Dimensions that are not named once each.
+    #[error("{order:?} does not name each of {rank} dimensions once")]
+    BadOrder {
+        /// The dimensions named.
+        order: Vec<usize>,
+        /// How many there are.
+        rank: usize,
+    },
+
+    /// A step of 0, or one whose stride is no number.
+    #[error("a slice can't have a step of {step}")]
+    BadStep {
+        /// The step.
+        step: isize,
+    },
+
+    /// Strides that lead below position 0, or to no number.
+    #[error(
+        "extents {extents:?} with strides {strides:?} from position {offset} reach positions that can't be"
+    )]
+    BadStrides {
+        /// The extents.
+        extents: Vec<usize>,
+        /// The strides, in elements.
+        strides: Vec<isize>,
+        /// Position of the first element.
+        offset: usize,
+    },
+
+    /// A leading dimension smaller than what it leads over.
+    #[error("a leading dimension of {leading} is too small: at least {min} is needed")]
+    LeadingDimension {
+        /// The leading dimension.
+        leading: usize,
+        /// The smallest possible one.
+        min: usize,
+    },
+
+    /// Extents that only a copy could give.
+    #[error("extents {from:?} with strides {strides:?} can't become {to:?} without a copy")]
+    CannotReshape {
+        /// The extents.
+        from: Vec<usize>,
+        /// The strides, in elements.
+        strides: Vec<isize>,
+        /// The extents wanted.
+        to: Vec<usize>,
+    },
+
+    /// Extents that elements can't be repeated to.
+    #[error(
+        "extents {from:?} can't be repeated to {to:?}: each must be equal, or 1, or new and first"
+    )]
+    CannotBroadcast {
+        /// The extents.
+        from: Vec<usize>,
+        /// The extents wanted.
+        to: Vec<usize>,
+    },
+
+    /// Another number of dimensions than the type says.
+    #[error("{given} dimensions, where {expected} are needed")]
+    RankMismatch {
+        /// Dimensions given.
+        given: usize,
+        /// Dimensions needed.
+        expected: usize,
     },
 }
 

@@ -1,101 +1,180 @@
 //! Matrix products.
 
-use crate::kernels::MODULE;
-use crate::view::{IntoView, IntoViewMut};
-use crate::{Layout, Real, TensorError, TensorResult};
-use cuda_buffer::{AccessCompletion, Launch, acquire_all};
-use cuda_driver::{CallSite, LaunchConfig};
-use cuda_runtime::Stream;
+use crate::blas::{Factors, Lease, product};
+use crate::operation::Operation;
+use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
+use crate::{CudaTensor, Layout, Number, TensorResult};
+use cuda_driver::CallSite;
 
-const OPERATION: &str = "gemm";
-
-/// Queues `out = alpha a b + beta out` on `stream`, with `out` of m x n, `a` of m x k and `b` of k x n elements.
+/// Queues `out = alpha a b + beta out`, with `out` of m x n, `a` of m x k and `b` of k x n elements, on a stream or on an
+/// [`Execution`](crate::Execution) lease.
 ///
-/// Transposes come from the views' strides, without a copy. With `beta` = 0 the output is not read, and may be
-/// uninitialised; with `alpha` = 0 or k = 0 the operands are not, and the output is scaled by `beta`. Nothing is queued for
-/// an empty output.
+/// Transposes and conjugates come from the views, without a copy wherever BLAS can express them. Strides that it can't take
+/// (negative, zero, or 1 in neither direction) and conjugates that are not transposed go through a copy in scratch memory of the
+/// space in scope, or of the pool; [`Blas::counts`](crate::Blas::counts) tells how often.
+///
+/// With `beta` = 0 the output is not read, and may be uninitialised or NaN; with `alpha` = 0 or k = 0 the operands are not, and the
+/// output is scaled by `beta`. Nothing is queued for an empty output, though its operands are checked. Sums are of the precision of
+/// the elements, and `f32` for 16-bit ones.
 ///
 /// # Errors
-/// [`TensorError::ShapeMismatch`] and [`TensorError::BadLayout`] with the operand; an access that is refused, such as
-/// that of an operand which a forgotten guard writes; the driver's own.
+/// [`ShapeMismatch`](crate::TensorError::ShapeMismatch), [`WrongDevice`](crate::TensorError::WrongDevice), [`Aliased`](crate::TensorError::Aliased) and [`DimTooLarge`](crate::TensorError::DimTooLarge) with the
+/// operand; [`OverlappingWrite`](crate::TensorError::OverlappingWrite); [`NoProvider`](crate::TensorError::NoProvider), [`Provider`](crate::TensorError::Provider); no room for a copy; an access that is
+/// refused, such as that of an operand which a forgotten guard writes; the driver's own.
 #[track_caller]
-pub fn gemm<'a, T: Real>(
-    stream: &Stream,
-    out: impl IntoViewMut<'a, T, 2>,
+pub fn gemm<'a, 'b, 'c, T: Number>(
+    on: &impl Lease,
+    out: impl IntoViewMut<'c, T, 2>,
     alpha: T,
     a: impl IntoView<'a, T, 2>,
-    b: impl IntoView<'a, T, 2>,
+    b: impl IntoView<'b, T, 2>,
     beta: T,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
+    let operation = Operation::new("gemm", on.stream());
     let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
     let ([m, n], [_, k]) = (out.extents(), a.extents());
-    check("a", a.layout(), [m, k])?;
-    check("b", b.layout(), [k, n])?;
-    check("out", out.layout(), [m, n])?;
-    if m == 0 || n == 0 {
-        return Ok(());
-    }
-    let [of_c, of_a, of_b] = [out.layout(), a.layout(), b.layout()].map(strides);
-    let sizes = [m, n, k].map(|size| size as u64);
-    let kernel = stream.device().kernel(&MODULE, T::PRODUCT)?;
-    let config = LaunchConfig::for_elements(m.saturating_mul(n))?;
-    let requests = (out.into_request()?, a.into_request()?, b.into_request()?);
-    let (mut out, a, b) = acquire_all(stream, requests)?;
-    let args = (
-        &mut out, &a, &b, sizes[0], sizes[1], sizes[2], of_c[0], of_c[1], of_a[0], of_a[1],
-        of_b[0], of_b[1], alpha, beta,
-    );
-    let launched = kernel.launch(stream, config, args);
-    // Also after a failed launch: the accesses end with one completion, or with none when nothing was queued.
-    let released = AccessCompletion::new(stream).release((out, a, b));
-    launched?;
-    Ok(released?)
+    operation.extents("a", &a.extents(), &[m, k])?;
+    operation.extents("b", &b.extents(), &[k, n])?;
+    let (out, a, b) = (one_mut(out), one(a), one(b));
+    product(on, &operation, out, a, b, Factors { alpha, beta })
 }
 
-/// Extents as expected, and strides that a matrix product can take.
-fn check(operand: &'static str, layout: &Layout<2>, expected: [usize; 2]) -> TensorResult<()> {
-    let given = layout.extents();
-    if given != expected {
-        return Err(TensorError::ShapeMismatch {
-            operation: OPERATION,
-            operand,
-            expected: expected.to_vec(),
-            given: given.to_vec(),
-        });
+/// Queues `out = a b`: [`gemm`] with the factors 1 and 0.
+///
+/// # Errors
+/// As for [`gemm`].
+#[track_caller]
+pub fn assign_product<'a, 'b, 'c, T: Number>(
+    on: &impl Lease,
+    out: impl IntoViewMut<'c, T, 2>,
+    a: impl IntoView<'a, T, 2>,
+    b: impl IntoView<'b, T, 2>,
+) -> TensorResult<()> {
+    let _site = CallSite::enter();
+    gemm(on, out, T::ONE, a, b, T::ZERO)
+}
+
+/// Queues the product of `a` and `b` into a new row-major tensor, which is allocated on the stream.
+///
+/// # Errors
+/// As for [`gemm`] and [`CudaTensor::uninitialized_on`].
+#[track_caller]
+pub fn matmul<'a, 'b, T: Number>(
+    on: &impl Lease,
+    a: impl IntoView<'a, T, 2>,
+    b: impl IntoView<'b, T, 2>,
+) -> TensorResult<CudaTensor<T, 2>> {
+    let _site = CallSite::enter();
+    let operation = Operation::new("matmul", on.stream());
+    let (a, b) = (a.into_view(), b.into_view());
+    let ([m, k], [_, n]) = (a.extents(), b.extents());
+    // Before memory is asked for.
+    operation.extents("b", &b.extents(), &[k, n])?;
+    let mut out = CudaTensor::uninitialized_on(on.stream(), [m, n])?;
+    assign_product(on, &mut out, a, b)?;
+    Ok(out)
+}
+
+/// Queues `y = alpha a x + beta y`, with `a` of m x n elements.
+///
+/// # Errors
+/// As for [`gemm`].
+#[track_caller]
+pub fn gemv<'a, 'x, 'y, T: Number>(
+    on: &impl Lease,
+    y: impl IntoViewMut<'y, T, 1>,
+    alpha: T,
+    a: impl IntoView<'a, T, 2>,
+    x: impl IntoView<'x, T, 1>,
+    beta: T,
+) -> TensorResult<()> {
+    let _site = CallSite::enter();
+    let operation = Operation::new("gemv", on.stream());
+    let (y, a, x) = (y.into_view_mut(), a.into_view(), x.into_view());
+    let [m, n] = a.extents();
+    operation.extents("y", &y.extents(), &[m])?;
+    operation.extents("x", &x.extents(), &[n])?;
+    let (y, x) = (y.reshaped([m, 1]), x.reshaped([n, 1]));
+    let (out, a, b) = (one_mut(y?), one(a), one(x?));
+    product(on, &operation, out, a, b, Factors { alpha, beta })
+}
+
+/// Queues `out[i] = alpha a[i] b[i] + beta out[i]` for every i, as one call of the provider. An operand may repeat one matrix
+/// (stride 0).
+///
+/// # Errors
+/// As for [`gemm`].
+#[track_caller]
+pub fn gemm_strided_batched<'a, 'b, 'c, T: Number>(
+    on: &impl Lease,
+    out: impl IntoViewMut<'c, T, 3>,
+    alpha: T,
+    a: impl IntoView<'a, T, 3>,
+    b: impl IntoView<'b, T, 3>,
+    beta: T,
+) -> TensorResult<()> {
+    let _site = CallSite::enter();
+    let operation = Operation::new("gemm_strided_batched", on.stream());
+    let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    product(on, &operation, out, a, b, Factors { alpha, beta })
+}
+
+/// Queues `out[i] = alpha a[i] b[i] + beta out[i]` for every i, with matrices of tensors of their own, whose sizes may differ. They are
+/// checked together before the first one is queued.
+///
+/// # Errors
+/// As for [`gemm`]; [`ShapeMismatch`](crate::TensorError::ShapeMismatch) also when there are not as many of each.
+#[track_caller]
+pub fn gemm_batched<'a, 'b, 'c, T: Number, C, A, B>(
+    on: &impl Lease,
+    out: impl IntoIterator<Item = C>,
+    alpha: T,
+    a: impl IntoIterator<Item = A>,
+    b: impl IntoIterator<Item = B>,
+    beta: T,
+) -> TensorResult<()>
+where
+    C: IntoViewMut<'c, T, 2>,
+    A: IntoView<'a, T, 2>,
+    B: IntoView<'b, T, 2>,
+{
+    let _site = CallSite::enter();
+    let operation = Operation::new("gemm_batched", on.stream());
+    let out: Vec<_> = out.into_iter().map(IntoViewMut::into_view_mut).collect();
+    let a: Vec<_> = a.into_iter().map(IntoView::into_view).collect();
+    let b: Vec<_> = b.into_iter().map(IntoView::into_view).collect();
+    operation.extents("a", &[a.len()], &[out.len()])?;
+    operation.extents("b", &[b.len()], &[out.len()])?;
+    for ((out, a), b) in out.iter().zip(&a).zip(&b) {
+        let ([m, n], [_, k]) = (out.extents(), a.extents());
+        operation.extents("a", &a.extents(), &[m, k])?;
+        operation.extents("b", &b.extents(), &[k, n])?;
+        operation.output("out", out)?;
+        operation.input("a", a, out.domain_id())?;
+        operation.input("b", b, out.domain_id())?;
     }
-    let strides = layout.strides();
-    let bad = |reason| {
-        Err(TensorError::BadLayout {
-            operation: OPERATION,
-            operand,
-            strides: strides.to_vec(),
-            reason,
-        })
-    };
-    let moves = |axis: usize| given[axis] > 1;
-    if (moves(0) && strides[0] < 0) || (moves(1) && strides[1] < 0) {
-        return bad("negative strides need a copy");
-    }
-    if moves(0) && moves(1) && strides[0] != 1 && strides[1] != 1 {
-        return bad("neither rows nor columns are contiguous");
-    }
-    if operand == "out" && (moves(0) && strides[0] == 0 || moves(1) && strides[1] == 0) {
-        return bad("an output that repeats elements would be written twice");
+    for ((out, a), b) in out.into_iter().zip(a).zip(b) {
+        let (out, a, b) = (one_mut(out), one(a), one(b));
+        product(on, &operation, out, a, b, Factors { alpha, beta })?;
     }
     Ok(())
 }
 
-/// Row and column stride, in elements. An axis of one element has none of its own.
-fn strides(layout: &Layout<2>) -> [u64; 2] {
+/// A matrix as the only one of a batch.
+fn one<T>(view: TensorView<'_, T, 2>) -> TensorView<'_, T, 3> {
+    let layout = batch_of_one(view.layout());
+    view.with(layout)
+}
+
+fn one_mut<T>(view: TensorViewMut<'_, T, 2>) -> TensorViewMut<'_, T, 3> {
+    let layout = batch_of_one(view.layout());
+    view.with(layout)
+}
+
+fn batch_of_one(layout: &Layout<2>) -> Layout<3> {
     let [rows, columns] = layout.extents();
-    let [row, column] = layout.strides();
-    [
-        if rows > 1 {
-            row as u64
-        } else {
-            columns.max(1) as u64
-        },
-        if columns > 1 { column as u64 } else { 1 },
-    ]
+    layout
+        .broadcast([1, rows, columns])
+        .expect("the extents are the same, with one more")
 }

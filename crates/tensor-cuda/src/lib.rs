@@ -6,7 +6,8 @@
 //! device space alike, so that a step says where results live (its space) and where scratch dies (its frame).
 //!
 //! It promises that an operation which is refused has queued nothing and changed nothing; that outputs which need not be
-//! read are not (`beta` = 0); and that in a steady state no operation allocates on the device.
+//! read are not (`beta` = 0); and that in a steady state no operation allocates on the device, unless strides need a copy and no
+//! arena is bound.
 //!
 //! ```
 //! use cuda_buffer::{DeviceArena, DeviceMemory, DeviceSlab};
@@ -45,23 +46,52 @@
 //!
 //! # Modules
 //!
-//! [`Layout`] (`layout`) is the arithmetic; [`CudaTensor`] (`tensor`) owns, `view` maps; [`gemm`] and `rowwise` operate;
-//! `kernels` declares the kernels and models them for the simulated device.
+//! - values: [`Layout`] and [`DynLayout`] (`layout`) are the arithmetic; [`CudaTensor`] (`tensor`), [`DynTensor`] (`dynamic`) and
+//!   [`PackedTensors`] (`packed`) own; `view` maps; `initial` says what a new tensor holds; [`Number`] (`number`) is what arithmetic is
+//!   for;
+//! - operations: `elementwise`, `arithmetic`, `reduce`, `transfer` and [`gemm`]; `operation` is what they share, `plan` which addresses
+//!   are visited together, `map` the functions of one element, `scratch` where copies go;
+//! - below: `blas` is the port to libraries of matrix products, with handles, leases and workspaces; `kernels` declares the kernels and
+//!   models them for the simulated device.
 
+mod arithmetic;
+mod blas;
+mod dynamic;
+mod elementwise;
 mod error;
 mod gemm;
+mod initial;
 mod kernels;
 mod layout;
-mod real;
-mod rowwise;
+mod map;
+mod number;
+mod operation;
+mod packed;
+mod plan;
+mod reduce;
+mod scratch;
 mod tensor;
+mod transfer;
 mod view;
 
-pub use crate::gemm::gemm;
+pub use crate::gemm::{assign_product, gemm, gemm_batched, gemm_strided_batched, gemv, matmul};
+pub use arithmetic::{
+    add, add_bias, axpy, linear, map_in_place, multiply, multiply_in_place, scale,
+};
+pub use blas::{
+    AcquireExecution, Blas, BlasCounts, ElementType, Execution, HostBlas, Lease, Matrix,
+    MatrixHandle, MatrixProduct, MatrixProvider, Transform,
+};
 pub use cuda_buffer as buffer;
+pub use dynamic::DynTensor;
+pub use elementwise::{cast, fill, map};
 pub use error::{TensorError, TensorResult};
-pub use layout::Layout;
-pub use real::Real;
-pub use rowwise::{Activation, add_bias, argmax};
+pub use kernels::CastTo;
+pub use layout::{DynLayout, Layout};
+pub use map::{Activation, Map};
+pub use number::{ComplexNumber, Number, Real};
+pub use packed::PackedTensors;
+pub use reduce::{Norm, argmax, max, min, norm, sum};
 pub use tensor::CudaTensor;
+pub use transfer::{copy, copy_from_ndarray, copy_from_pinned, copy_to_pinned, to_ndarray};
 pub use view::{IntoView, IntoViewMut, TensorView, TensorViewMut};

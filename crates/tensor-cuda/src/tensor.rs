@@ -1,15 +1,27 @@
 //! The owning tensor.
 
+use crate::initial::{mark_uninitialized, mark_uninitialized_on_device};
 use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
-use crate::{Layout, TensorResult};
+use crate::{Layout, TensorError, TensorResult, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
-use cuda_buffer::{BufferError, CudaBuffer, DeviceData, ReadRequest, WriteRequest};
+use cuda_buffer::{CudaBuffer, DeviceData, DeviceSpace, ReadRequest, WriteRequest};
 use cuda_driver::CallSite;
 use cuda_runtime::{Device, Stream};
 use ndarray::{Array, ArrayView, Dim, Dimension, IntoDimension};
+use space_core::{Capturing, Exemplar, Shaped};
 use std::fmt;
 
-/// A tensor of `N` dimensions that owns its device memory, row-major.
+/// A tensor of `N` dimensions that owns its device memory: row-major, column-major or strided.
+///
+/// It gives identity, offsets and mapping, and no element access: addresses come from guards only, which operations acquire.
+///
+/// | | initial elements | allocated |
+/// |---|---|---|
+/// | [`new`](Self::new) | 0 | for a stream that is leased for the fill |
+/// | [`zeros`](Self::zeros), [`full`](Self::full) | 0, a value | on a stream |
+/// | [`uninitialized`](Self::uninitialized), [`uninitialized_on`](Self::uninitialized_on) | none: write before you read | for any stream, on one |
+/// | [`from_ndarray`](Self::from_ndarray) | those of a host array | for any stream |
+/// | [`duplicate`](Self::duplicate) | those of this tensor | on a stream |
 ///
 /// ```
 /// use cuda_runtime::Runtime;
@@ -34,19 +46,61 @@ pub struct CudaTensor<T, const N: usize> {
 }
 
 impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
-    /// An uninitialised tensor: write before you read.
+    /// A row-major tensor of zeros, filled on a stream that is leased for it: nothing waits for the device. Only for element
+    /// types whose zero is all zero bytes; others don't compile.
     ///
     /// # Errors
-    /// [`TensorError::TooLarge`](crate::TensorError::TooLarge); what [`CudaBuffer::new`] returns.
+    /// As for [`zeros`](Self::zeros); what leasing a stream returns.
+    #[track_caller]
+    pub fn new(device: &Device, extents: [usize; N]) -> TensorResult<Self>
+    where
+        T: Zeroable,
+    {
+        let _site = CallSite::enter();
+        let layout = Layout::row_major(extents)?;
+        let stream = device.streams().acquire()?;
+        Self::zeros_with(&stream, layout)
+    }
+
+    /// An uninitialised row-major tensor: write before you read.
+    ///
+    /// With the feature `snan-fill`, `f32`, `f64` and complex elements are signalling NaNs.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`]; what [`CudaBuffer::new`] returns.
     #[track_caller]
     pub fn uninitialized(device: &Device, extents: [usize; N]) -> TensorResult<Self> {
         let _site = CallSite::enter();
-        let layout = Layout::row_major(extents)?;
-        let buffer = CudaBuffer::new(device, layout.len())?;
+        Self::uninitialized_with(device, Layout::row_major(extents)?)
+    }
+
+    /// An uninitialised tensor of any layout, in memory from position 0 to the layout's highest one.
+    ///
+    /// # Errors
+    /// As for [`uninitialized`](Self::uninitialized).
+    #[track_caller]
+    pub fn uninitialized_with(device: &Device, layout: Layout<N>) -> TensorResult<Self> {
+        let _site = CallSite::enter();
+        let mut buffer = CudaBuffer::new(device, memory_of(&layout))?;
+        mark_uninitialized_on_device(&mut buffer, device)?;
         Ok(Self { buffer, layout })
     }
 
-    /// A tensor of zeros, allocated and filled on `stream`. Only for element types whose zero is all zero bytes.
+    /// An uninitialised row-major tensor, allocated on the stream that will use it first.
+    ///
+    /// # Errors
+    /// As for [`uninitialized`](Self::uninitialized).
+    #[track_caller]
+    pub fn uninitialized_on(stream: &Stream, extents: [usize; N]) -> TensorResult<Self> {
+        let _site = CallSite::enter();
+        let layout = Layout::row_major(extents)?;
+        let mut buffer = CudaBuffer::new_on(stream, layout.len())?;
+        mark_uninitialized(&mut buffer, stream)?;
+        Ok(Self { buffer, layout })
+    }
+
+    /// A row-major tensor of zeros, allocated and filled on `stream`. Only for element types whose zero is all zero bytes;
+    /// others don't compile.
     ///
     /// # Errors
     /// As for [`uninitialized`](Self::uninitialized), and the driver's own.
@@ -56,13 +110,42 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
         T: Zeroable,
     {
         let _site = CallSite::enter();
-        let layout = Layout::row_major(extents)?;
-        let mut buffer = CudaBuffer::new_on(stream, layout.len())?;
+        Self::zeros_with(stream, Layout::row_major(extents)?)
+    }
+
+    /// A tensor of zeros of any layout, gaps between its elements included.
+    ///
+    /// # Errors
+    /// As for [`zeros`](Self::zeros).
+    #[track_caller]
+    pub fn zeros_with(stream: &Stream, layout: Layout<N>) -> TensorResult<Self>
+    where
+        T: Zeroable,
+    {
+        let _site = CallSite::enter();
+        let mut buffer = CudaBuffer::new_on(stream, memory_of(&layout))?;
         buffer.fill_bytes(stream, 0)?;
         Ok(Self { buffer, layout })
     }
 
-    /// A tensor with the elements of a host array. Waits on the host until they are copied.
+    /// A row-major tensor whose elements are all `value`, allocated and filled on `stream`.
+    ///
+    /// # Errors
+    /// As for [`uninitialized`](Self::uninitialized) and [`fill`](crate::fill).
+    #[track_caller]
+    pub fn full(stream: &Stream, extents: [usize; N], value: T) -> TensorResult<Self>
+    where
+        T: NoUninit,
+    {
+        let _site = CallSite::enter();
+        let layout = Layout::row_major(extents)?;
+        let buffer = CudaBuffer::new_on(stream, layout.len())?;
+        let mut tensor = Self { buffer, layout };
+        crate::fill(stream, &mut tensor, value)?;
+        Ok(tensor)
+    }
+
+    /// A row-major tensor with the elements of a host array of any layout. Waits on the host until they are copied.
     ///
     /// # Errors
     /// As for [`uninitialized`](Self::uninitialized) and [`DeviceData::copy_from_slice`].
@@ -76,20 +159,35 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
         Dim<[usize; N]>: Dimension,
     {
         let _site = CallSite::enter();
-        let mut extents = [0; N];
-        extents.copy_from_slice(array.shape());
-        let mut tensor = Self::uninitialized(device, extents)?;
-        match array.as_slice() {
-            Some(values) => tensor.copy_from_slice(values)?,
-            None => {
-                let values: Vec<T> = array.iter().copied().collect();
-                tensor.copy_from_slice(&values)?;
-            }
-        }
+        let layout = Layout::row_major(transfer::extents_of(array))?;
+        let buffer = CudaBuffer::new(device, layout.len())?;
+        let mut tensor = Self { buffer, layout };
+        transfer::upload(tensor.view_mut(), array)?;
         Ok(tensor)
     }
 
-    /// The elements as a host array. Waits on the host.
+    /// A tensor over a buffer.
+    ///
+    /// # Errors
+    /// [`TensorError::OutOfBounds`], with the buffer, when the layout reaches past it.
+    #[expect(clippy::result_large_err, reason = "what was given comes back")]
+    pub fn from_buffer(
+        buffer: CudaBuffer<T>,
+        layout: Layout<N>,
+    ) -> Result<Self, (CudaBuffer<T>, TensorError)> {
+        let (span, extent) = (layout.span(), buffer.len());
+        if span.end > extent && !layout.is_empty() {
+            let error = TensorError::OutOfBounds {
+                start: span.start,
+                end: span.end,
+                extent,
+            };
+            return Err((buffer, error));
+        }
+        Ok(Self { buffer, layout })
+    }
+
+    /// The elements as a row-major host array. Waits on the host.
     ///
     /// # Errors
     /// As for [`DeviceData::copy_to_slice`].
@@ -101,15 +199,47 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
         Dim<[usize; N]>: Dimension,
     {
         let _site = CallSite::enter();
-        let values = self.buffer.to_vec()?;
-        let extents = self.layout.extents();
-        let (src, dst) = (values.len(), self.layout.len());
-        Array::from_shape_vec(extents, values)
-            .map_err(|_| BufferError::LengthMismatch { src, dst }.into())
+        transfer::download(self.view())
+    }
+
+    /// A row-major tensor with the same elements, copied on `stream`.
+    ///
+    /// # Errors
+    /// As for [`uninitialized`](Self::uninitialized) and [`copy`](crate::copy).
+    #[track_caller]
+    pub fn duplicate(&self, stream: &Stream) -> TensorResult<Self> {
+        let _site = CallSite::enter();
+        let layout = Layout::row_major(self.extents())?;
+        let buffer = CudaBuffer::new_on(stream, layout.len())?;
+        let mut tensor = Self { buffer, layout };
+        transfer::copy(stream, tensor.view_mut(), self.view())?;
+        Ok(tensor)
+    }
+
+    /// The same elements in the same order with other extents; the memory stays where it is.
+    ///
+    /// # Errors
+    /// With the tensor: as for [`Layout::reshaped`].
+    #[expect(clippy::result_large_err, reason = "what was given comes back")]
+    pub fn reshaped<const M: usize>(
+        self,
+        extents: [usize; M],
+    ) -> Result<CudaTensor<T, M>, (Self, TensorError)> {
+        match self.layout.reshaped(extents) {
+            Ok(layout) => Ok(CudaTensor {
+                buffer: self.buffer,
+                layout,
+            }),
+            Err(error) => Err((self, error)),
+        }
     }
 }
 
-impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
+impl<T, const N: usize> CudaTensor<T, N> {
+    pub(crate) fn of(buffer: CudaBuffer<T>, layout: Layout<N>) -> Self {
+        Self { buffer, layout }
+    }
+
     /// The layout.
     #[must_use]
     pub fn layout(&self) -> &Layout<N> {
@@ -128,6 +258,20 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
         self.buffer.device()
     }
 
+    /// The buffer, with all elements and gaps.
+    #[must_use]
+    pub fn buffer(&self) -> &CudaBuffer<T> {
+        &self.buffer
+    }
+
+    /// The buffer, to be used without its layout.
+    #[must_use]
+    pub fn into_buffer(self) -> CudaBuffer<T> {
+        self.buffer
+    }
+}
+
+impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
     /// The whole tensor, to be read.
     pub fn view(&self) -> TensorView<'_, T, N> {
         self.into_view()
@@ -139,6 +283,15 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
     }
 }
 
+/// Elements that the memory of a layout has, from position 0 on.
+pub(crate) fn memory_of<const N: usize>(layout: &Layout<N>) -> usize {
+    match layout.is_empty() {
+        true => 0,
+        false => layout.span().end,
+    }
+}
+
+/// The memory of the tensor as it lies, gaps included: for operations that know nothing of layouts.
 impl<T: Copy + 'static, const N: usize> DeviceData for CudaTensor<T, N> {
     type Element = T;
 
@@ -160,6 +313,29 @@ impl<'a, T: Copy + 'static, const N: usize> IntoView<'a, T, N> for &'a CudaTenso
 impl<'a, T: Copy + 'static, const N: usize> IntoViewMut<'a, T, N> for &'a mut CudaTensor<T, N> {
     fn into_view_mut(self) -> TensorViewMut<'a, T, N> {
         TensorViewMut::new(self.buffer.write(), self.layout)
+    }
+}
+
+impl<T: Copy + 'static, const N: usize> Shaped for CudaTensor<T, N> {
+    type Element = T;
+    type Dims = [usize; N];
+
+    fn shape(&self) -> [usize; N] {
+        self.extents()
+    }
+}
+
+impl<T, const N: usize> Exemplar for CudaTensor<T, N> {
+    type Space = DeviceSpace;
+
+    fn space(&self) -> DeviceSpace {
+        DeviceSpace::of(self.device())
+    }
+}
+
+impl<T, const N: usize> Capturing for CudaTensor<T, N> {
+    fn is_capturing(&self) -> bool {
+        self.buffer.is_capturing()
     }
 }
 

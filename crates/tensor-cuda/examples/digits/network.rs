@@ -106,7 +106,7 @@ pub(crate) fn step(
             Ok::<_, TensorError>(())
         })?;
         add_bias(stream, &mut lane.logits, b3, Activation::Identity)?;
-        argmax(stream, &mut lane.classes, &lane.logits)?;
+        argmax(stream, &mut lane.classes, &lane.logits, 1)?;
         Ok(())
     })
 }

@@ -1,41 +1,61 @@
-//! Matrix product: C = alpha A B + beta C, for any strides that are not negative.
+//! Matrix products: C = alpha A B + beta C, for one or more matrices, with any strides that are not negative.
+//!
+//! This is what the provider of simulated devices launches; its model calls the `gemm` crate. It writes its workspace, as a
+//! device library would, so that two products that share one unordered are found.
 
+use super::walk::{bad, touch};
+use crate::Number;
+use crate::number::sealed::Arithmetic;
+use crate::number::wide::Wide;
 use cuda_driver::{
-    Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, Param, Region,
+    Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, Param,
 };
+use std::any::TypeId;
 
 /// Positions of the parameters.
 mod at {
-    pub(super) const C: usize = 0;
-    pub(super) const A: usize = 1;
-    pub(super) const B: usize = 2;
-    /// Rows of C, columns of C, columns of A.
-    pub(super) const SIZES: [usize; 3] = [3, 4, 5];
+    /// C, A, B.
+    pub(super) const OPERANDS: [usize; 3] = [0, 1, 2];
+    pub(super) const WORKSPACE: usize = 3;
+    /// Rows and columns of C; columns of A and the number of products.
+    pub(super) const SIZES: [usize; 2] = [4, 5];
     /// Row and column strides of C, A, B, in elements.
-    pub(super) const STRIDES: [[usize; 2]; 3] = [[6, 7], [8, 9], [10, 11]];
+    pub(super) const STRIDES: [usize; 3] = [6, 7, 8];
+    /// From one product to the next: of C and A; of B, and the bytes of the workspace.
+    pub(super) const STEPS: [usize; 2] = [9, 10];
+    pub(super) const FLAGS: usize = 11;
     pub(super) const ALPHA: usize = 12;
     pub(super) const BETA: usize = 13;
 }
 
-/// What a kernel for elements of type `T` takes.
-const fn params<T>() -> [Param; 14] {
-    const SIZE: Param = Param::scalar::<u64>();
-    [
-        Param::pointer::<T>(Access::ReadWrite),
-        Param::pointer::<T>(Access::Read),
-        Param::pointer::<T>(Access::Read),
-        SIZE,
-        SIZE,
-        SIZE,
-        SIZE,
-        SIZE,
-        SIZE,
-        SIZE,
-        SIZE,
-        SIZE,
-        Param::scalar::<T>(),
-        Param::scalar::<T>(),
-    ]
+/// Which of A and B are conjugated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Conjugated(pub(crate) [bool; 2]);
+
+impl Conjugated {
+    pub(crate) fn flags(self) -> [u32; 4] {
+        [u32::from(self.0[0]), u32::from(self.0[1]), 0, 0]
+    }
+}
+
+pub(super) const fn declare<T: Number>(name: &'static str) -> KernelDeclaration {
+    // SAFETY: there is no image that could differ from the model.
+    let declaration = unsafe {
+        KernelDeclaration::new(name, const { &params::<T>() }, footprint::<T>, model::<T>)
+    };
+    declaration.with_flops(flops::<T>)
+}
+
+const fn params<T>() -> [Param; at::BETA + 1] {
+    let mut params = [Param::scalar::<[u64; 2]>(); at::BETA + 1];
+    params[at::OPERANDS[0]] = Param::pointer::<T>(Access::ReadWrite);
+    params[at::OPERANDS[1]] = Param::pointer::<T>(Access::Read);
+    params[at::OPERANDS[2]] = Param::pointer::<T>(Access::Read);
+    params[at::WORKSPACE] = Param::pointer::<u8>(Access::Write);
+    params[at::FLAGS] = Param::scalar::<[u32; 4]>();
+    params[at::ALPHA] = Param::scalar::<T>();
+    params[at::BETA] = Param::scalar::<T>();
+    params
 }
 
 /// The sizes and strides of one launch.
@@ -43,186 +63,208 @@ struct Shape {
     m: u64,
     n: u64,
     k: u64,
-    /// Rows, columns, row stride, column stride of C, A, B.
-    operands: [[u64; 4]; 3],
+    batch: u64,
+    /// Rows, columns, row stride, column stride, step of C, A, B.
+    operands: [[u64; 5]; 3],
+    workspace_bytes: u64,
 }
 
-fn shape(scalar: impl Fn(usize) -> Option<u64>) -> Option<Shape> {
-    let [m, n, k] = [
-        scalar(at::SIZES[0])?,
-        scalar(at::SIZES[1])?,
-        scalar(at::SIZES[2])?,
-    ];
-    let mut operands = [[m, n, 0, 0], [m, k, 0, 0], [k, n, 0, 0]];
-    for (operand, [row, column]) in operands.iter_mut().zip(at::STRIDES) {
-        operand[2] = scalar(row)?;
-        operand[3] = scalar(column)?;
+impl Shape {
+    fn read(pair: impl Fn(usize) -> Option<[u64; 2]>) -> Option<Self> {
+        let [[m, n], [k, batch]] = [pair(at::SIZES[0])?, pair(at::SIZES[1])?];
+        let [[c, a], [b, workspace_bytes]] = [pair(at::STEPS[0])?, pair(at::STEPS[1])?];
+        let mut operands = [[m, n, 0, 0, c], [m, k, 0, 0, a], [k, n, 0, 0, b]];
+        for (operand, strides) in operands.iter_mut().zip(at::STRIDES) {
+            [operand[2], operand[3]] = pair(strides)?;
+        }
+        Some(Self {
+            m,
+            n,
+            k,
+            batch,
+            operands,
+            workspace_bytes,
+        })
     }
-    Some(Shape { m, n, k, operands })
+
+    fn is_empty(&self) -> bool {
+        self.m == 0 || self.n == 0 || self.batch == 0
+    }
+
+    /// Elements from the first to the last of an operand; `None` when they can't be counted.
+    fn span(&self, operand: usize) -> Option<usize> {
+        let [rows, columns, row, column, step] = self.operands[operand];
+        if rows == 0 || columns == 0 || self.batch == 0 {
+            return Some(0);
+        }
+        let reach = |count: u64, stride: u64| (count - 1).checked_mul(stride);
+        let span = reach(rows, row)?
+            .checked_add(reach(columns, column)?)?
+            .checked_add(reach(self.batch, step)?)?
+            .checked_add(1)?;
+        isize::try_from(span).ok().map(isize::cast_unsigned)
+    }
 }
 
-/// The rectangle of a strided matrix, or the hull where neither stride is 1.
-fn region(
-    param: usize,
-    access: Access,
-    [rows, columns, row_stride, column_stride]: [u64; 4],
-    element_bytes: u64,
-) -> Option<Region> {
-    // A single row or column has no stride of its own.
-    let (count, pitch, width) = if column_stride == 1 || columns <= 1 {
-        (rows, row_stride, columns)
-    } else if row_stride == 1 || rows <= 1 {
-        (columns, column_stride, rows)
+fn footprint<T: Number>(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+    let shape = Shape::read(|at| args.scalar(at))?;
+    let (alpha, beta) = (args.scalar::<T>(at::ALPHA)?, args.scalar::<T>(at::BETA)?);
+    if shape.is_empty() {
+        return Some(());
+    }
+    // With beta = 0, C is not read; with alpha = 0 or k = 0, neither are A and B.
+    let output = if beta == T::ZERO {
+        Access::Write
     } else {
-        let reach = |count: u64, stride: u64| count.saturating_sub(1).checked_mul(stride);
-        let hull = reach(rows, row_stride)?.checked_add(reach(columns, column_stride)?)?;
-        (1, 0, hull.checked_add(1)?)
+        Access::ReadWrite
     };
-    let (count, pitch) = if count <= 1 {
-        (count, width)
-    } else {
-        (count, pitch)
-    };
-    Some(Region {
-        param,
-        access,
-        offset_bytes: 0,
-        width_bytes: width.checked_mul(element_bytes)?,
-        pitch_bytes: pitch.checked_mul(element_bytes)?,
-        rows: count,
+    let product = alpha != T::ZERO && shape.k > 0;
+    for (operand, access) in [output, Access::Read, Access::Read].into_iter().enumerate() {
+        if operand > 0 && !product {
+            continue;
+        }
+        let [rows, columns, row, column, step] = shape.operands[operand];
+        let dims = [(shape.batch, step), (rows, row), (columns, column)];
+        let bytes = size_of::<T>() as u64;
+        touch(
+            touched,
+            at::OPERANDS[operand],
+            access,
+            bytes,
+            dims.into_iter(),
+        )?;
+    }
+    touched.contiguous(at::WORKSPACE, Access::Write, shape.workspace_bytes);
+    Some(())
+}
+
+fn flops<T: Number>(args: &Arguments<'_>) -> f64 {
+    // A complex multiplication and addition is four of each.
+    let each = if T::NAME.starts_with('c') { 8.0 } else { 2.0 };
+    Shape::read(|at| args.scalar(at)).map_or(0.0, |shape| {
+        each * shape.m as f64 * shape.n as f64 * shape.k as f64 * shape.batch as f64
     })
 }
 
-/// Elements from the first to the last of a strided matrix; `None` when they can't be counted.
-fn span([rows, columns, row_stride, column_stride]: [u64; 4]) -> Option<u64> {
-    if rows.min(columns) == 0 {
-        return Some(0);
+fn model<T: Number>(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+    let shape = Shape::read(|at| launch.scalar(at).ok()).ok_or_else(|| bad(at::SIZES[0]))?;
+    let (alpha, beta) = (
+        launch.scalar::<T>(at::ALPHA)?,
+        launch.scalar::<T>(at::BETA)?,
+    );
+    let flags = launch.scalar::<[u32; 4]>(at::FLAGS)?;
+    let conjugate = [flags[0] != 0, flags[1] != 0];
+    launch.take_write::<u8>(at::WORKSPACE)?.fill(0);
+    let c = launch.take_write::<T>(at::OPERANDS[0])?;
+    let a = launch.take_read::<T>(at::OPERANDS[1])?;
+    let b = launch.take_read::<T>(at::OPERANDS[2])?;
+    if shape.is_empty() {
+        return Ok(());
     }
-    let down = (rows - 1).checked_mul(row_stride)?;
-    let across = (columns - 1).checked_mul(column_stride)?;
-    let span = down.checked_add(across)?.checked_add(1)?;
-    isize::try_from(span).is_ok().then_some(span)
-}
-
-macro_rules! declare {
-    ($static:ident, $module:ident, $type:ty, $name:literal) => {
-        // SAFETY: there is no image that could differ from the model.
-        pub(crate) const $static: KernelDeclaration = unsafe {
-            KernelDeclaration::new(
-                $name,
-                &const { params::<$type>() },
-                $module::footprint,
-                $module::model,
-            )
-        }
-        .with_flops($module::flops);
-
-        mod $module {
-            use super::*;
-
-            pub(super) fn footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
-                let shape = shape(|at| args.scalar(at))?;
-                let (alpha, beta) = (
-                    args.scalar::<$type>(at::ALPHA)?,
-                    args.scalar::<$type>(at::BETA)?,
-                );
-                if shape.m == 0 || shape.n == 0 {
-                    return Some(());
-                }
-                // With beta = 0, C is not read; with alpha = 0 or k = 0, neither are A and B.
-                let access = if beta == 0.0 {
-                    Access::Write
-                } else {
-                    Access::ReadWrite
-                };
-                let [c, a, b] = shape.operands;
-                let bytes = size_of::<$type>() as u64;
-                touched.region(region(at::C, access, c, bytes)?);
-                if alpha != 0.0 && shape.k > 0 {
-                    touched.region(region(at::A, Access::Read, a, bytes)?);
-                    touched.region(region(at::B, Access::Read, b, bytes)?);
-                }
-                Some(())
-            }
-
-            pub(super) fn flops(args: &Arguments<'_>) -> f64 {
-                shape(|at| args.scalar(at)).map_or(0.0, |shape| {
-                    2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64
-                })
-            }
-
-            pub(super) fn model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
-                let shape = shape(|at| launch.scalar(at).ok()).ok_or(ModelError::Scalar {
-                    param: at::SIZES[0],
-                })?;
-                let (alpha, beta) = (
-                    launch.scalar::<$type>(at::ALPHA)?,
-                    launch.scalar::<$type>(at::BETA)?,
-                );
-                let c = launch.take_write::<$type>(at::C)?;
-                let (a, b) = (
-                    launch.take_read::<$type>(at::A)?,
-                    launch.take_read::<$type>(at::B)?,
-                );
-                let [of_c, of_a, of_b] = shape.operands;
-                if shape.m == 0 || shape.n == 0 {
-                    return Ok(());
-                }
-                // Without a product, C is only scaled.
-                let k = if alpha == 0.0 { 0 } else { shape.k };
-                let needed = |operand, read: bool| if read { span(operand) } else { Some(0) };
-                let needed = [needed(of_c, true), needed(of_a, k > 0), needed(of_b, k > 0)];
-                for (given, needed) in [c.len(), a.len(), b.len()].into_iter().zip(needed) {
-                    if needed.is_none_or(|needed| (given as u64) < needed) {
-                        let fault = format!("an operand has {given} elements, not {needed:?}");
-                        return Err(ModelError::Fault(fault));
-                    }
-                }
-                let stride = |operand: [u64; 4]| (operand[3] as isize, operand[2] as isize);
-                let ((c_cs, c_rs), (a_cs, a_rs), (b_cs, b_rs)) =
-                    (stride(of_c), stride(of_a), stride(of_b));
-                // SAFETY: the sizes and strides reach no further than the slices, as checked above; `c` is not
-                // read when beta is 0, and `a` and `b` are not when k is 0. One thread, so results are reproducible.
-                unsafe {
-                    gemm::gemm::<$type>(
-                        shape.m as usize,
-                        shape.n as usize,
-                        k as usize,
-                        c.as_mut_ptr(),
-                        c_cs,
-                        c_rs,
-                        beta != 0.0,
-                        a.as_ptr(),
-                        a_cs,
-                        a_rs,
-                        b.as_ptr(),
-                        b_cs,
-                        b_rs,
-                        beta,
-                        alpha,
-                        false,
-                        false,
-                        false,
-                        gemm::Parallelism::None,
-                    );
-                }
-                Ok(())
-            }
-        }
+    if TypeId::of::<T>() == TypeId::of::<T::Wide>() {
+        return multiply(
+            &shape,
+            c,
+            a,
+            b,
+            [alpha, beta],
+            beta != T::ZERO,
+            alpha != T::ZERO,
+            conjugate,
+        );
+    }
+    // 16-bit numbers: products and sums in f32, rounded once.
+    let widen = |values: &[T]| values.iter().map(|x| x.widen()).collect::<Vec<_>>();
+    let mut wide = match beta == T::ZERO {
+        true => vec![<T as Arithmetic>::Wide::ZERO; c.len()],
+        false => widen(c),
     };
+    multiply(
+        &shape,
+        &mut wide,
+        &widen(a),
+        &widen(b),
+        [alpha.widen(), beta.widen()],
+        beta != T::ZERO,
+        alpha != T::ZERO,
+        conjugate,
+    )?;
+    let [rows, columns, row, column, step] = shape.operands[0];
+    for (i, r, s) in (0..shape.batch)
+        .flat_map(|i| (0..rows).flat_map(move |r| (0..columns).map(move |s| (i, r, s))))
+    {
+        let at = (i * step + r * row + s * column) as usize;
+        c[at] = T::narrow(wide[at]);
+    }
+    Ok(())
 }
 
-declare!(F32, of_f32, f32, "gemm_f32");
-declare!(F64, of_f64, f64, "gemm_f64");
+#[expect(clippy::too_many_arguments, reason = "a matrix product has them")]
+fn multiply<T: Copy + 'static>(
+    shape: &Shape,
+    c: &mut [T],
+    a: &[T],
+    b: &[T],
+    [alpha, beta]: [T; 2],
+    read: bool,
+    product: bool,
+    [conjugate_a, conjugate_b]: [bool; 2],
+) -> Result<(), ModelError> {
+    // Without a product, C is only scaled.
+    let k = if product { shape.k } else { 0 };
+    let needed = |operand, read: bool| if read { shape.span(operand) } else { Some(0) };
+    let needed = [needed(0, true), needed(1, k > 0), needed(2, k > 0)];
+    for (given, needed) in [c.len(), a.len(), b.len()].into_iter().zip(needed) {
+        if needed.is_none_or(|needed| given < needed) {
+            let fault = format!("an operand has {given} elements, not {needed:?}");
+            return Err(ModelError::Fault(fault));
+        }
+    }
+    let [of_c, of_a, of_b] = shape.operands;
+    let stride = |operand: [u64; 5]| (operand[3] as isize, operand[2] as isize);
+    let ((c_cs, c_rs), (a_cs, a_rs), (b_cs, b_rs)) = (stride(of_c), stride(of_a), stride(of_b));
+    for i in 0..shape.batch {
+        let at = |operand: [u64; 5], read: bool| if read { (i * operand[4]) as usize } else { 0 };
+        let (at_c, at_a, at_b) = (at(of_c, true), at(of_a, k > 0), at(of_b, k > 0));
+        // SAFETY: the sizes and strides reach no further than the slices, as checked above; `c` is not read when
+        // `read` is false, and `a` and `b` are not when k is 0. One thread, so results are reproducible.
+        unsafe {
+            gemm::gemm::<T>(
+                shape.m as usize,
+                shape.n as usize,
+                k as usize,
+                c[at_c..].as_mut_ptr(),
+                c_cs,
+                c_rs,
+                read,
+                a[at_a..].as_ptr(),
+                a_cs,
+                a_rs,
+                b[at_b..].as_ptr(),
+                b_cs,
+                b_rs,
+                beta,
+                alpha,
+                false,
+                conjugate_a,
+                conjugate_b,
+                gemm::Parallelism::None,
+            );
+        }
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::{MODULE, PRODUCT};
     use cuda_driver::{Argument, DevicePtr, LaunchConfig, ModelMemory};
 
     /// Row strides near 2^63 wrap to a small number of elements when they are multiplied carelessly.
     #[test]
     fn sizes_that_cant_be_counted_are_refused() {
+        let kernel = &MODULE.kernels[f32::of(PRODUCT).0];
         let mut c = [0_f32; 16];
         let operand = [1_f32; 16];
         for stride in [
@@ -232,19 +274,22 @@ mod tests {
             (1_u64 << 63).div_ceil(3) * 2,
         ] {
             let pointer = |at: u64| Argument::Pointer(DevicePtr(at));
-            let mut args = vec![pointer(256), pointer(512), pointer(768)];
-            args.extend([4, 2, 2, stride, 1, 2, 1, 2, 1].map(Argument::scalar::<u64>));
+            let mut args = vec![pointer(256), pointer(512), pointer(768), pointer(1024)];
+            let pairs = [[4, 2], [2, 1], [stride, 1], [2, 1], [2, 1], [0, 0], [0, 0]];
+            args.extend(pairs.map(Argument::scalar::<[u64; 2]>));
+            args.push(Argument::scalar([0_u32; 4]));
             args.extend([1.0, 0.0].map(Argument::scalar::<f32>));
-            let footprint = F32.footprint(&args);
+            let footprint = kernel.footprint(&args);
             assert!(footprint.is_err() || footprint.unwrap().regions()[0].pitch_bytes > 1 << 60);
             let memory = [
                 Some(ModelMemory::Write(bytemuck::cast_slice_mut(&mut c))),
                 Some(ModelMemory::Read(bytemuck::cast_slice(&operand))),
                 Some(ModelMemory::Read(bytemuck::cast_slice(&operand))),
+                None,
             ];
             let config = LaunchConfig::for_elements(8).unwrap();
             let mut launch = ModelLaunch::new(config, Arguments(&args), memory);
-            let result = F32.run_model(&mut launch);
+            let result = kernel.run_model(&mut launch);
             assert!(
                 matches!(result, Err(ModelError::Fault(_))),
                 "{stride}: {result:?}"

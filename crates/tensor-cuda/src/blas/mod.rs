@@ -1,0 +1,16 @@
+//! Matrix products by a library: who provides them, and what a call needs of a device.
+
+mod admission;
+mod handle;
+mod host;
+mod lease;
+mod lower;
+mod provider;
+mod workspace;
+
+pub use handle::{Blas, BlasCounts};
+pub use host::HostBlas;
+pub use lease::{AcquireExecution, Execution, Lease};
+pub use provider::{ElementType, Matrix, MatrixHandle, MatrixProduct, MatrixProvider, Transform};
+
+pub(crate) use lower::{Factors, product};

@@ -1,0 +1,65 @@
+//! Workspaces of products: buffers with a ledger like any other.
+//!
+//! A handle's workspace serves eager products; two of them on different streams are ordered by its ledger. A captured product
+//! uses a workspace of its capture, one per stream, which the graph keeps: two graphs never share one.
+
+use crate::TensorResult;
+use cuda_buffer::{CudaBuffer, SharedCudaBuffer};
+use cuda_runtime::{Device, Session, Stream, StreamId};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+type Workspace = SharedCudaBuffer<u8>;
+
+struct OfCapture {
+    session: u64,
+    stream: StreamId,
+    bytes: usize,
+    /// The graph holds it.
+    workspace: Weak<Workspace>,
+}
+
+thread_local! {
+    /// Those of the capture that this thread has open. A capture belongs to its thread.
+    static CAPTURED: RefCell<Vec<OfCapture>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A workspace for eager products.
+pub(super) fn new(device: &Device, bytes: usize) -> TensorResult<Workspace> {
+    Ok(Workspace::from(CudaBuffer::new(device, bytes)?))
+}
+
+/// The workspace of products that `session` captures on `stream`, made when it is asked for first.
+pub(super) fn of_capture(
+    session: &Session,
+    stream: &Stream,
+    bytes: usize,
+) -> TensorResult<Arc<Workspace>> {
+    let (number, id) = (session.number(), stream.id());
+    let known = CAPTURED.with_borrow_mut(|all| {
+        all.retain(|known| known.session == number);
+        all.iter()
+            .find(|known| known.stream == id && known.bytes == bytes)
+            .and_then(|known| known.workspace.upgrade())
+    });
+    if let Some(workspace) = known {
+        return Ok(workspace);
+    }
+    let workspace = Arc::new(beside_capture(|| new(stream.device(), bytes))?);
+    session.keep(workspace.clone());
+    CAPTURED.with_borrow_mut(|all| {
+        all.push(OfCapture {
+            session: number,
+            stream: id,
+            bytes,
+            workspace: Arc::downgrade(&workspace),
+        });
+    });
+    Ok(workspace)
+}
+
+/// Runs `make` while this thread captures: on a thread that does not, so that what it allocates is no part of the graph.
+pub(super) fn beside_capture<R: Send>(make: impl FnOnce() -> R + Send) -> R {
+    let made = std::thread::scope(|scope| scope.spawn(make).join());
+    made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

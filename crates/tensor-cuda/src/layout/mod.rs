@@ -1,0 +1,9 @@
+//! Extents and strides: which element lies where. Pure arithmetic.
+
+pub(crate) mod arith;
+mod dynamic;
+mod fixed;
+mod overlap;
+
+pub use dynamic::DynLayout;
+pub use fixed::Layout;

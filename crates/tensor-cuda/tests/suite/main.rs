@@ -1,0 +1,7 @@
+//! Everything against `ndarray`, on the simulated device.
+
+mod common;
+mod elementwise;
+mod gemm;
+mod rowwise;
+mod views;
