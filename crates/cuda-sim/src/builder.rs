@@ -1,5 +1,6 @@
 //! What is simulated: devices, schedule, checks, time.
 
+use crate::checks::Checks;
 use crate::driver::SimDriver;
 use crate::time::TimeProfile;
 use cuda_driver::{DeviceId, DeviceProperties};
@@ -33,67 +34,6 @@ pub enum Schedule {
     Threaded,
 }
 
-/// Which checks report what they find. All are on by default.
-///
-/// More may come: name those to change and take the others from [`Checks::ALL`].
-///
-/// ```
-/// use cuda_sim::{Checks, SimDriver};
-/// let checks = Checks { uninitialised: false, ..Checks::ALL };
-/// let sim = SimDriver::builder().checks(checks).build();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checks {
-    /// Conflicting accesses that nothing orders, and aliased writes of one launch.
-    pub races: bool,
-    /// Uses before allocation and after free, frees before the last use has ended, double frees.
-    pub lifetime: bool,
-    /// Accesses outside every allocation. (They lose the device in any case.)
-    pub bounds: bool,
-    /// Reads of bytes that nobody has written.
-    pub uninitialised: bool,
-    /// Host memory of an asynchronous copy that the host touches too early.
-    pub host_memory: bool,
-    /// Handles of destroyed objects.
-    pub handles: bool,
-    /// Broken rules of stream capture.
-    pub capture: bool,
-    /// Objects that are alive at [`SimDriver::shutdown`].
-    pub leaks: bool,
-}
-
-impl Checks {
-    /// Every check.
-    pub const ALL: Self = Self {
-        races: true,
-        lifetime: true,
-        bounds: true,
-        uninitialised: true,
-        host_memory: true,
-        handles: true,
-        capture: true,
-        leaks: true,
-    };
-
-    /// No check: the device only behaves as its rules say.
-    pub const NONE: Self = Self {
-        races: false,
-        lifetime: false,
-        bounds: false,
-        uninitialised: false,
-        host_memory: false,
-        handles: false,
-        capture: false,
-        leaks: false,
-    };
-}
-
-impl Default for Checks {
-    fn default() -> Self {
-        Self::ALL
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) devices: u32,
@@ -103,6 +43,8 @@ pub(crate) struct Config {
     /// Pairs that can't reach each other, smaller id first.
     pub(crate) apart: Vec<(DeviceId, DeviceId)>,
     pub(crate) priorities: (i32, i32),
+    /// The newest PTX that the driver knows; `None` for any.
+    pub(crate) ptx: Option<(u32, u32)>,
     pub(crate) schedule: Schedule,
     pub(crate) checks: Checks,
     pub(crate) profile: TimeProfile,
@@ -149,6 +91,7 @@ impl SimBuilder {
             peers: true,
             apart: Vec::new(),
             priorities: (0, -5),
+            ptx: None,
             schedule: Schedule::Stepped { seed: 0 },
             checks: Checks::ALL,
             profile: TimeProfile::default(),
@@ -194,6 +137,13 @@ impl SimBuilder {
     /// most urgent first, and the stepped one mostly does. Modelled time knows nothing of priorities.
     pub fn priorities(mut self, least: i32, greatest: i32) -> Self {
         self.0.priorities = (least.max(greatest), least.min(greatest));
+        self
+    }
+
+    /// The newest version of PTX that the driver knows, major and minor: images that say `.version` with a newer one don't
+    /// load. Unless told otherwise it knows all.
+    pub fn newest_ptx(mut self, major: u32, minor: u32) -> Self {
+        self.0.ptx = Some((major, minor));
         self
     }
 

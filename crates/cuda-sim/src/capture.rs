@@ -113,19 +113,16 @@ impl Sim {
         capture: Option<u64>,
         rule: &'static str,
     ) -> ErrorCode {
-        if self.config.checks.capture {
-            let begun_at = capture
-                .and_then(|id| self.captures.get(&id))
-                .map(|capture| capture.site);
-            let finding = Finding::CaptureMisuse {
-                call: caller.call,
-                code,
-                rule,
-                site: caller.site,
-                begun_at,
-            };
-            self.reports.add(finding);
-        }
+        let begun_at = capture
+            .and_then(|id| self.captures.get(&id))
+            .map(|capture| capture.site);
+        self.reports.add(Finding::CaptureMisuse {
+            call: caller.call,
+            code,
+            rule,
+            site: caller.site,
+            begun_at,
+        });
         code
     }
 
@@ -403,8 +400,8 @@ impl Sim {
                             ErrorCode::STREAM_CAPTURE_MERGE,
                             "a wait can't merge two captures",
                         );
-                        self.invalidate(caller, code, id, rule);
-                        Err(self.invalidate(caller, code, *of_event, rule))
+                        self.valid_capture(*of_event)?.invalid = true;
+                        Err(self.invalidate(caller, code, id, rule))
                     }
                     _ => {
                         if let Some(entry) = self.streams.get_mut(stream.raw()) {

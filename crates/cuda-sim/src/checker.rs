@@ -40,7 +40,7 @@ impl Sim {
             ..
         } = self;
         let clock = &lanes[epoch.lane as usize].clock;
-        if checks.races {
+        if checks.races || checks.lifetime {
             // One report for each earlier operation, however many runs of bytes both touch.
             let mut reported: SmallVec<[Epoch; 4]> = SmallVec::new();
             for touch in &work.touches {
@@ -100,7 +100,6 @@ impl Sim {
         operation: Operation,
         epoch: Epoch,
     ) -> Option<AllocationId> {
-        let checks = self.config.checks;
         let id = self.allocations.at(span.range.start);
         let found = id.and_then(|id| self.allocations.get(id));
         let used = |allocation: Option<&Allocation>| MemoryUse {
@@ -113,21 +112,17 @@ impl Sim {
         let Some(allocation) = found.filter(|allocation| {
             span.range.end <= allocation.end() && span.range.start < allocation.end()
         }) else {
-            if checks.bounds {
-                let used = used(found);
-                self.reports.add(Finding::OutOfBounds { used });
-            }
+            let used = used(found);
+            self.reports.add(Finding::OutOfBounds { used });
             return None;
         };
         if let Some(freed) = allocation.freed {
-            if checks.lifetime {
-                let used = used(Some(allocation));
-                self.reports.add(Finding::UseAfterFree { used, freed });
-            }
+            let used = used(Some(allocation));
+            self.reports.add(Finding::UseAfterFree { used, freed });
             return id;
         }
         let clock = &self.lanes[epoch.lane as usize].clock;
-        if checks.lifetime && !clock.has_passed(allocation.epoch) {
+        if !clock.has_passed(allocation.epoch) {
             let used = used(Some(allocation));
             self.reports.add(Finding::UseBeforeAllocation { used });
         }
@@ -221,7 +216,7 @@ impl Sim {
             .pinned
             .filter(|&id| entry.is_none_or(|entry| entry.id != id))
         {
-            if let (true, Some(&freed)) = (self.config.checks.lifetime, self.unpinned.get(&id)) {
+            if let Some(&freed) = self.unpinned.get(&id) {
                 let space = MemorySpace::Host;
                 let used = MemoryUse {
                     operation,
@@ -236,17 +231,14 @@ impl Sim {
         }
         let pinned = entry.map(PinnedEntry::info);
         if let Some(info) = pinned.filter(|info| range.end > info.base + info.bytes) {
-            if self.config.checks.bounds {
-                let space = MemorySpace::Host;
-                let used = MemoryUse {
-                    operation,
-                    writes,
-                    space,
-                    range,
-                    allocation: Some(info),
-                };
-                self.reports.add(Finding::OutOfBounds { used });
-            }
+            let used = MemoryUse {
+                operation,
+                writes,
+                space: MemorySpace::Host,
+                range,
+                allocation: Some(info),
+            };
+            self.reports.add(Finding::OutOfBounds { used });
             return false;
         }
         for row in host.row_ranges() {
@@ -263,7 +255,8 @@ impl Sim {
         operation: Operation,
         epoch: Epoch,
     ) {
-        if !self.config.checks.races {
+        let checks = self.config.checks;
+        if !checks.races && !checks.lifetime {
             return;
         }
         let allocation = self.pinned_at(range.start).map(PinnedEntry::info);

@@ -3,6 +3,7 @@
 use crate::builder::Schedule;
 use crate::clock::{Clock, Epoch};
 use crate::explore::panic_message;
+use crate::handles::Site;
 use crate::locked::Locked;
 use crate::report::Finding;
 use crate::scheduler::Step;
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
     /// Woken when there may be something to do for workers.
     pub(crate) work: Condvar,
+    /// Executable graphs that a thread is in a call with, and where.
+    pub(crate) in_use: Mutex<Vec<(u64, Site)>>,
 }
 
 impl Core {
@@ -53,6 +56,7 @@ impl Core {
             state: Mutex::new(sim),
             changed: Condvar::new(),
             work: Condvar::new(),
+            in_use: Mutex::new(Vec::new()),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::builder::{Config, Schedule, SimBuilder};
 use crate::core::{Core, Wait, in_host_function};
 use crate::faults::Faults;
+use crate::handles::Site;
 use crate::locked::Locked;
 use crate::report::{Finding, Report};
 use crate::sim::{Caller, Sim};
@@ -10,7 +11,8 @@ use crate::time::duration;
 use crate::timeline::Timeline;
 use crate::workers::Workers;
 use cuda_driver::{
-    Call, CallCounters, CallSite, CudaError, CudaResult, DeviceId, Driver, ErrorCode, RawStream,
+    Call, CallCounters, CallSite, CudaError, CudaResult, DeviceId, Driver, ErrorCode, RawGraphExec,
+    RawStream,
 };
 use std::fmt;
 use std::panic::Location;
@@ -196,6 +198,34 @@ impl SimDriver {
         result.map_err(|code| CudaError::new(code, call, Some(device)))
     }
 
+    /// As [`call`](Self::call), with an executable graph, which only one thread at a time may be in a call with.
+    #[track_caller]
+    pub(crate) fn call_with_exec<T>(
+        &self,
+        call: Call,
+        device: DeviceId,
+        exec: RawGraphExec,
+        body: impl FnOnce(&mut Sim, Caller) -> Result<T, ErrorCode>,
+    ) -> CudaResult<T> {
+        let in_use = InUse::note(
+            self.core(),
+            exec.raw(),
+            caller(call, Location::caller()).site,
+        );
+        let other = in_use.other;
+        self.call(call, Some(device), |sim, caller| {
+            if let Some(other) = other {
+                sim.reports.add(Finding::ConcurrentUse {
+                    call: caller.call,
+                    exec,
+                    site: caller.site,
+                    other,
+                });
+            }
+            body(sim, caller)
+        })
+    }
+
     fn begin(&self, caller: Caller, device: Option<DeviceId>) -> Result<Locked<'_>, ErrorCode> {
         self.core().counters.record(caller.call);
         let mut sim = self.state();
@@ -206,6 +236,9 @@ impl SimDriver {
             };
             sim.reports.add(finding);
             return Err(ErrorCode::NOT_PERMITTED);
+        }
+        if sim.faults.gone {
+            return Err(ErrorCode::DEINITIALIZED);
         }
         if let Some(device) = device {
             sim.device(device)?;
@@ -231,5 +264,41 @@ fn caller(call: Call, direct: &'static Location<'static>) -> Caller {
     Caller {
         call,
         site: CallSite::current().unwrap_or(direct),
+    }
+}
+
+/// A thread's call with an executable graph, while it goes on.
+struct InUse<'a> {
+    core: &'a Core,
+    exec: u64,
+    site: Site,
+    /// Where another thread was in a call with it already.
+    other: Option<Site>,
+}
+
+impl<'a> InUse<'a> {
+    fn note(core: &'a Core, exec: u64, site: Site) -> Self {
+        let mut in_use = core.in_use.lock();
+        let other = in_use.iter().find(|(known, _)| *known == exec);
+        let other = other.map(|&(_, site)| site);
+        in_use.push((exec, site));
+        Self {
+            core,
+            exec,
+            site,
+            other,
+        }
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        let mut in_use = self.core.in_use.lock();
+        let own = in_use
+            .iter()
+            .position(|&(exec, site)| exec == self.exec && site == self.site);
+        if let Some(own) = own {
+            in_use.swap_remove(own);
+        }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct FaultPlan {
     lost_function: Option<u64>,
     /// Waits until one is forgotten, that one included.
     forgotten_wait: Option<u64>,
+    /// The process ends: the driver is gone.
+    pub(crate) gone: bool,
 }
 
 impl FaultPlan {
@@ -142,6 +144,21 @@ impl Faults<'_> {
         self.0.state().devices[device.0 as usize]
             .memory
             .budget_bytes = bytes;
+    }
+
+    /// From now on every call returns `DEINITIALIZED` and does nothing, as at the end of a process, where the driver may be
+    /// gone before destructors run. [`clear`](Self::clear) brings it back.
+    ///
+    /// ```
+    /// use cuda_driver::{DeviceId, ErrorCode, Memory};
+    /// use cuda_sim::SimDriver;
+    ///
+    /// let sim = SimDriver::builder().build();
+    /// sim.faults().deinitialize();
+    /// assert_eq!(sim.mem_alloc(DeviceId(0), 4).unwrap_err().code, ErrorCode::DEINITIALIZED);
+    /// ```
+    pub fn deinitialize(&self) {
+        self.0.state().faults.gone = true;
     }
 
     /// Forgets what was planned and has not happened.

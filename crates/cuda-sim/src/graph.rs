@@ -6,7 +6,7 @@ use crate::lane::{Pending, Task};
 use crate::memory::{Allocation, AllocationId, Origin};
 use crate::objects::EagerRecord;
 use crate::report::{Operation, OperationKind};
-use crate::sim::Sim;
+use crate::sim::{Caller, Sim};
 use crate::work::{Body, Work};
 use cuda_driver::{DeviceId, ErrorCode, RawStream};
 use smallvec::SmallVec;
@@ -267,8 +267,9 @@ impl Sim {
         &mut self,
         lane: u32,
         exec: u64,
-        site: Site,
+        caller: Caller,
     ) -> Result<(), ErrorCode> {
+        let site = caller.site;
         let Some(entry) = self.execs.get_mut(exec) else {
             return Err(ErrorCode::INVALID_VALUE);
         };
@@ -283,7 +284,9 @@ impl Sim {
             })
             .collect();
         if !still_allocated.is_empty() && !entry.auto_free {
-            return Err(ErrorCode::INVALID_VALUE);
+            let rule =
+                "memory that a graph allocates must be freed before its next launch, or by it";
+            return Err(self.misuse(caller, ErrorCode::INVALID_VALUE, None, rule));
         }
         let last = entry.last.take();
         let unchecked = !std::mem::replace(&mut entry.checked, true);
@@ -340,13 +343,14 @@ impl Sim {
             let (start, end) = self.devices[work.device.0 as usize]
                 .engines
                 .run(work.cost, ready);
-            self.timeline.ran(&operation, work, lane, start, end);
+            let span = self.timeline.ran(&operation, work, lane, start, end);
             ends.push(end);
             pending.push(Pending {
                 work: Arc::clone(work),
                 operation,
                 memory,
                 host_before,
+                span,
                 clock,
             });
         }

@@ -76,7 +76,8 @@ fn uses(graph: &GraphData) -> Vec<Use> {
 impl Sim {
     /// Reports pairs of nodes that need an order and have none.
     pub(crate) fn check_graph(&mut self, graph: &GraphData) {
-        if !self.config.checks.races {
+        let checks = self.config.checks;
+        if !checks.races && !checks.lifetime {
             return;
         }
         let ancestors = Ancestors::of(graph);

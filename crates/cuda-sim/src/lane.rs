@@ -23,6 +23,8 @@ pub(crate) struct Pending {
     pub(crate) memory: Resolved,
     /// How the host memory of an asynchronous copy looked when the copy was asked for.
     pub(crate) host_before: HostBefore,
+    /// Its place in the timeline.
+    pub(crate) span: Option<usize>,
     /// For a host function: what it is ordered after, which it may tell the host.
     pub(crate) clock: Option<Box<Clock>>,
 }

@@ -10,10 +10,8 @@ impl SimDriver {
     pub fn shutdown(&self) -> Vec<Report> {
         self.run_all();
         let mut sim = self.state();
-        if sim.checks().leaks {
-            for finding in sim.leaks() {
-                sim.reports.add(finding);
-            }
+        for finding in sim.leaks() {
+            sim.reports.add(finding);
         }
         sim.reports.all().to_vec()
     }

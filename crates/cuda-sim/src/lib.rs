@@ -51,7 +51,7 @@
 //!
 //! # Modules
 //!
-//! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`], [`Checks`]), `driver` ([`SimDriver`]), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
+//! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`]), `checks` ([`Checks`]), `driver` ([`SimDriver`]), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
 //! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `core` and `locked` (its lock, and the loops around it), `objects` (what handles name), `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `workers` (on which threads), `execute` and `model_run` (what it does), `checker` over
@@ -71,6 +71,7 @@ mod bounded_state;
 mod builder;
 mod capture;
 mod checker;
+mod checks;
 mod clock;
 mod core;
 mod driver;
@@ -110,7 +111,8 @@ mod timeline_analysis;
 mod work;
 mod workers;
 
-pub use builder::{Checks, Schedule, SimBuilder};
+pub use builder::{Schedule, SimBuilder};
+pub use checks::Checks;
 pub use driver::SimDriver;
 pub use explore::Failure;
 pub use faults::Faults;

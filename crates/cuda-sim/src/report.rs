@@ -1,6 +1,6 @@
 //! What the simulated device found wrong: data first, text second.
 
-use cuda_driver::{Call, DeviceId, ErrorCode, LaunchError, RawStream};
+use cuda_driver::{Call, DeviceId, ErrorCode, LaunchError, RawGraphExec, RawStream};
 use std::ops::Range;
 use std::panic::Location;
 
@@ -175,6 +175,17 @@ pub enum Finding {
         /// Where the object was destroyed.
         destroyed_at: &'static Location<'static>,
     },
+    /// Two threads were in calls with one executable graph at once, which needs a lock around them.
+    ConcurrentUse {
+        /// The later call.
+        call: Call,
+        /// The executable graph.
+        exec: RawGraphExec,
+        /// Where the later call was made.
+        site: &'static Location<'static>,
+        /// Where the call was made that went on meanwhile.
+        other: &'static Location<'static>,
+    },
     /// A call broke a rule of stream capture.
     CaptureMisuse {
         /// The call.
@@ -265,6 +276,7 @@ impl Report {
             Finding::HostMemoryTouched { .. } => "host memory touched",
             Finding::DriverCallInHostFunction { .. } => "driver call in host function",
             Finding::DestroyedHandle { .. } => "destroyed handle",
+            Finding::ConcurrentUse { .. } => "concurrent use",
             Finding::CaptureMisuse { .. } => "capture misuse",
             Finding::BadLaunch { .. } => "bad launch",
             Finding::KernelFault { .. } => "kernel fault",

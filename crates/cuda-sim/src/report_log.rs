@@ -1,5 +1,6 @@
 //! The reports of a run, each kind of finding once per pair of places.
 
+use crate::checks::Checks;
 use crate::handles::Site;
 use crate::report::{Finding, Report};
 use std::collections::HashMap;
@@ -7,8 +8,9 @@ use std::collections::HashMap;
 /// At most this many different reports are kept; further ones are only counted.
 const MAX_REPORTS: usize = 1000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReportLog {
+    checks: Checks,
     reports: Vec<Report>,
     index: HashMap<Key, usize>,
 }
@@ -16,7 +18,19 @@ pub(crate) struct ReportLog {
 type Key = (std::mem::Discriminant<Finding>, Site, Option<Site>);
 
 impl ReportLog {
+    pub(crate) fn new(checks: Checks) -> Self {
+        Self {
+            checks,
+            reports: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+
+    /// Notes a finding, unless nobody wants to know.
     pub(crate) fn add(&mut self, finding: Finding) {
+        if !self.checks.cover(&finding) {
+            return;
+        }
         let key = key(&finding);
         if let Some(&index) = self.index.get(&key) {
             self.reports[index].occurrences += 1;
@@ -64,6 +78,7 @@ fn key(finding: &Finding) -> Key {
         Finding::DestroyedHandle {
             site, destroyed_at, ..
         } => (*site, Some(*destroyed_at)),
+        Finding::ConcurrentUse { site, other, .. } => (*site, Some(*other)),
         Finding::CaptureMisuse { site, begun_at, .. } => (*site, *begun_at),
         Finding::KernelFault { operation, .. } => (operation.site, None),
     };

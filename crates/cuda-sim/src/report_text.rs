@@ -256,6 +256,26 @@ impl fmt::Display for Finding {
                 writeln!(f, "destroyed handle: {call} was given {raw:#x} at {site}")?;
                 writeln!(f, "  destroyed at {destroyed_at}")
             }
+            Self::ConcurrentUse {
+                call,
+                exec,
+                site,
+                other,
+            } => {
+                writeln!(
+                    f,
+                    "concurrent use: {call} at {site} was given the executable graph {:#x}",
+                    exec.raw()
+                )?;
+                writeln!(
+                    f,
+                    "  while another thread was in a call with it, at {other}"
+                )?;
+                writeln!(
+                    f,
+                    "  calls with one executable graph need a lock around them"
+                )
+            }
             Self::CaptureMisuse {
                 call,
                 code,

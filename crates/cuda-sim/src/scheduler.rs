@@ -123,6 +123,7 @@ impl Sim {
         match task {
             Task::Record | Task::Wait(_) => self.complete(lane, index),
             Task::Run(mut pending) => {
+                self.timeline.executes(pending.span);
                 if let Body::HostFunction(function) = &pending.work.body {
                     let function = Arc::clone(function);
                     let clock = pending.clock.take();
@@ -144,6 +145,7 @@ impl Sim {
                     self.complete(lane, index);
                     return Step::Ran;
                 };
+                self.timeline.executes(run.pending[node as usize].span);
                 if let Body::HostFunction(function) = &run.pending[node as usize].work.body {
                     let function = Arc::clone(function);
                     let clock = run.pending[node as usize].clock.take();

@@ -1,7 +1,8 @@
 //! The state of the simulation, and how operations enter it.
 
-use crate::builder::{Checks, Config, Schedule};
+use crate::builder::{Config, Schedule};
 use crate::capture::CaptureState;
+use crate::checks::Checks;
 use crate::clock::{Clock, Epoch, HOST};
 use crate::faults::FaultPlan;
 use crate::graph::{Exec, Graph, GraphOwners};
@@ -151,7 +152,7 @@ impl Sim {
             pending_host: HashMap::new(),
             pending_host_functions: 0,
             discarded: Discarded::default(),
-            reports: ReportLog::default(),
+            reports: ReportLog::new(config.checks),
             timeline: Timeline::new(config.timeline),
             faults: FaultPlan::default(),
             launches: 0,
@@ -205,16 +206,13 @@ impl Sim {
         caller: Caller,
         code: ErrorCode,
     ) -> ErrorCode {
-        if let Some(destroyed_at) = destroyed_at
-            && self.checks().handles
-        {
-            let finding = Finding::DestroyedHandle {
+        if let Some(destroyed_at) = destroyed_at {
+            self.reports.add(Finding::DestroyedHandle {
                 call: caller.call,
                 raw,
                 site: caller.site,
                 destroyed_at,
-            };
-            self.reports.add(finding);
+            });
         }
         code
     }
@@ -292,7 +290,7 @@ impl Sim {
             .engines
             .run(work.cost, start);
         self.lane(lane).end = end;
-        self.timeline.ran(&operation, &work, lane, start, end);
+        let span = self.timeline.ran(&operation, &work, lane, start, end);
         let clock = matches!(work.body, Body::HostFunction(_))
             .then(|| Box::new(self.lanes[lane as usize].clock.clone()));
         self.push(
@@ -302,6 +300,7 @@ impl Sim {
                 operation,
                 memory,
                 host_before,
+                span,
                 clock,
             }),
         );

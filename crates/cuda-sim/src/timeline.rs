@@ -20,6 +20,8 @@ pub struct TimelineSpan {
     pub end: Duration,
     /// Bytes that it touched.
     pub bytes: u64,
+    /// Its place among the operations that really ran, from 1, which the schedule decided; `None` before it has run.
+    pub executed: Option<u64>,
 }
 
 /// The operations of a run in modelled time, in the order in which they were asked for.
@@ -29,6 +31,8 @@ pub struct TimelineSpan {
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     on: bool,
+    /// Operations that have run.
+    executed: u64,
     pub(crate) spans: Vec<Span>,
     /// Event edges between spans, by position.
     pub(crate) edges: Vec<(usize, usize)>,
@@ -46,6 +50,7 @@ pub(crate) struct Span {
     pub(crate) start: Picos,
     pub(crate) end: Picos,
     bytes: u64,
+    pub(crate) executed: Option<u64>,
 }
 
 /// The part of a device that an operation needed, whatever share of it.
@@ -66,9 +71,9 @@ impl Timeline {
         lane: u32,
         start: Picos,
         end: Picos,
-    ) {
+    ) -> Option<usize> {
         if !self.on {
-            return;
+            return None;
         }
         let index = self.spans.len();
         if let Some(waits) = self.waits.remove(&lane) {
@@ -87,8 +92,18 @@ impl Timeline {
             start,
             end,
             bytes,
+            executed: None,
         });
         self.last.insert(lane, index);
+        Some(index)
+    }
+
+    /// An operation begins to run.
+    pub(crate) fn executes(&mut self, span: Option<usize>) {
+        if let Some(span) = span.and_then(|span| self.spans.get_mut(span)) {
+            self.executed += 1;
+            span.executed = Some(self.executed);
+        }
     }
 
     /// The last operation of a lane: what a record there stands for.
@@ -110,6 +125,7 @@ impl Timeline {
             start: duration(span.start),
             end: duration(span.end),
             bytes: span.bytes,
+            executed: span.executed,
         })
     }
 
@@ -153,12 +169,13 @@ impl Timeline {
             let _ = write!(
                 text,
                 "{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{device},\"tid\":{track},\"ts\":{},\"dur\":{},\
-                 \"args\":{{\"bytes\":{},\"site\":\"{}\"}}}}",
+                 \"args\":{{\"bytes\":{},\"site\":\"{}\",\"executed\":{}}}}}",
                 escaped(&span.operation.kind.to_string()),
                 micros(span.start),
                 micros(span.end - span.start),
                 span.bytes,
                 escaped(&span.operation.site.to_string()),
+                span.executed.unwrap_or(0),
             );
             out.write_all(text.as_bytes())?;
             text.clear();

@@ -57,6 +57,16 @@ impl Timeline {
         by_stream.into_iter().map(busy).collect()
     }
 
+    /// The operations that have run, in the order in which they did: what the schedule chose. Positions in
+    /// [`spans`](Self::spans).
+    #[must_use]
+    pub fn execution_order(&self) -> Vec<usize> {
+        let executed = |index: usize| Some((self.spans[index].executed?, index));
+        let mut order: Vec<(u64, usize)> = (0..self.spans.len()).filter_map(executed).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, index)| index).collect()
+    }
+
     /// The operations that decided when the last one ended, in order: each began when the one before it ended, because
     /// it follows it on its stream, waited for it, or needed the same part of the device. It begins with an operation
     /// that only the host held back. Positions in [`spans`](Self::spans).

@@ -35,7 +35,8 @@ impl Graphs for SimDriver {
             sim.check_graph_once(graph);
             // A graph with allocations has one executable form at a time.
             if data.allocates() && sim.execs.iter().any(|(_, exec)| exec.data.id == data.id) {
-                return Err(ErrorCode::INVALID_VALUE);
+                let rule = "a graph that allocates memory has one executable form at a time";
+                return Err(sim.misuse(caller, ErrorCode::INVALID_VALUE, None, rule));
             }
             sim.adopt_graph(&data);
             Ok(crate::made::graph_exec(sim.execs.insert(Exec {
@@ -56,7 +57,7 @@ impl Graphs for SimDriver {
         exec: RawGraphExec,
         graph: RawGraph,
     ) -> CudaResult<GraphUpdate> {
-        self.call(Call::GraphExecUpdate, Some(device), |sim, caller| {
+        self.call_with_exec(Call::GraphExecUpdate, device, exec, |sim, caller| {
             sim.find_exec(exec, caller)?;
             sim.find_graph(graph, caller)?;
             Ok(sim.update_exec(exec.raw(), graph.raw()))
@@ -74,7 +75,7 @@ impl Graphs for SimDriver {
         args: &[Argument],
     ) -> CudaResult<()> {
         let call = Call::GraphExecKernelNodeSetParams;
-        self.call(call, Some(device), |sim, caller| {
+        self.call_with_exec(call, device, exec, |sim, caller| {
             sim.find_exec(exec, caller)?;
             let index = sim.kernel_node(exec.raw(), node)?;
             let (work, _) = sim.kernel_work(device, function, config, args, caller)?;
@@ -90,14 +91,15 @@ impl Graphs for SimDriver {
         exec: RawGraphExec,
         stream: RawStream,
     ) -> CudaResult<()> {
-        self.call(Call::GraphLaunch, Some(device), |sim, caller| {
+        self.call_with_exec(Call::GraphLaunch, device, exec, |sim, caller| {
             let (lane, capture) = sim.stream(device, stream, caller)?;
             sim.find_exec(exec, caller)?;
-            if capture.is_some() {
-                // Capture the graph itself as a child.
-                return Err(ErrorCode::NOT_SUPPORTED);
+            if let Some(id) = capture {
+                sim.valid_capture(id)?;
+                let rule = "an executable graph is not simulated as part of a capture: capture the graph as a child";
+                return Err(sim.misuse(caller, ErrorCode::NOT_SUPPORTED, Some(id), rule));
             }
-            sim.launch_graph(lane, exec.raw(), caller.site)
+            sim.launch_graph(lane, exec.raw(), caller)
         })
     }
 
@@ -115,7 +117,7 @@ impl Graphs for SimDriver {
 
     #[track_caller]
     unsafe fn graph_exec_destroy(&self, device: DeviceId, exec: RawGraphExec) -> CudaResult<()> {
-        self.call(Call::GraphExecDestroy, Some(device), |sim, caller| {
+        self.call_with_exec(Call::GraphExecDestroy, device, exec, |sim, caller| {
             sim.find_exec(exec, caller)?;
             if let Some(exec) = sim.execs.remove(exec.raw(), caller.site) {
                 sim.disown_graph(&exec.data);

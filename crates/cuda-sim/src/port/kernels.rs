@@ -17,6 +17,13 @@ impl Kernels for SimDriver {
     fn module_load(&self, device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule> {
         self.call(Call::ModuleLoadData, Some(device), |sim, caller| {
             sim.forbid_in_capture(caller)?;
+            let version = image.ptx.and_then(ptx_version);
+            if version
+                .zip(sim.config.ptx)
+                .is_some_and(|(own, newest)| own > newest)
+            {
+                return Err(ErrorCode::UNSUPPORTED_PTX_VERSION);
+            }
             let entry = ModuleEntry {
                 device,
                 image,
@@ -161,6 +168,15 @@ impl Kernels for SimDriver {
             )
         })
     }
+}
+
+/// The version that a PTX text says it is.
+fn ptx_version(text: &str) -> Option<(u32, u32)> {
+    let directive = text
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(".version"))?;
+    let (major, minor) = directive.split_whitespace().next()?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 impl Sim {

@@ -221,13 +221,11 @@ impl Memory for SimDriver {
             let base = address.addr().get() as u64;
             let freed = sim.operation(OperationKind::HostFree, device, None, caller.site);
             let Some(info) = sim.pinned.get(&base).map(PinnedEntry::info) else {
-                if sim.checks().lifetime {
-                    sim.reports.add(Finding::BadFree {
-                        freed,
-                        address: base,
-                        earlier: None,
-                    });
-                }
+                sim.reports.add(Finding::BadFree {
+                    freed,
+                    address: base,
+                    earlier: None,
+                });
                 return Err(ErrorCode::INVALID_VALUE);
             };
             let range = base..base + info.bytes;
@@ -301,13 +299,11 @@ impl Sim {
                 Ok(id)
             }
             _ => {
-                if self.config.checks.lifetime {
-                    self.reports.add(Finding::BadFree {
-                        freed,
-                        address: address.0,
-                        earlier,
-                    });
-                }
+                self.reports.add(Finding::BadFree {
+                    freed,
+                    address: address.0,
+                    earlier,
+                });
                 Err(ErrorCode::INVALID_VALUE)
             }
         }

@@ -500,6 +500,8 @@ fn allocation_nodes_let_a_graph_run_once() {
         );
         gpu.replay(exec, stream).unwrap();
         assert_eq!(code(gpu.replay(exec, stream)), ErrorCode::INVALID_VALUE);
+        assert_eq!(gpu.kinds(), ["capture misuse"; 2]);
+        let _ = gpu.sim.take_reports();
         gpu.step(stream, x, 0, 1);
         gpu.synchronize(stream);
         assert_eq!(gpu.read(x, 1), [15]);

@@ -14,10 +14,10 @@ fn unlucky(sim: &SimDriver) {
     let mut value = 0_u8;
     // SAFETY: the simulated device checks ranges and order.
     let fill = |value, stream| unsafe { sim.fill_async(D0, x, Pattern::U8(value), 1, stream) };
+    fill(9, b).unwrap();
     for value in 0..4 {
         fill(value, a).unwrap();
     }
-    fill(9, b).unwrap();
     sim.stream_synchronize(D0, b).unwrap();
     sim.stream_synchronize(D0, a).unwrap();
     // SAFETY: `value` is writable.
@@ -38,11 +38,37 @@ fn exploring_finds_a_rare_order_and_its_seed_replays() {
     );
     assert_eq!(failure.timeline.spans().count(), 6);
     unchecked().explore(0..failure.seed, unlucky).unwrap();
+    let order = failure.timeline.execution_order();
+    assert_eq!(order.len(), 6, "{order:?}");
+    assert_eq!(
+        order,
+        [1, 2, 3, 4, 0, 5],
+        "what was asked for first came last"
+    );
+    assert!(failure.seed > 0, "most seeds are lucky");
     for _ in 0..3 {
         let again = unchecked()
             .explore(failure.seed..failure.seed + 1, unlucky)
             .unwrap_err();
-        assert_eq!((again.seed, &again.panic), (failure.seed, &failure.panic));
+        // The same run, whatever one looks at.
+        assert_eq!(again.to_string(), failure.to_string());
+        let (one, other) = (&failure.timeline, &again.timeline);
+        assert!(one.spans().eq(other.spans()) && one.edges() == other.edges());
+    }
+    let other = unchecked().explore(failure.seed + 1..200, unlucky);
+    assert_ne!(other.unwrap_err().seed, failure.seed);
+}
+
+/// Reports that come with a seed come back with it, text and all.
+#[test]
+fn a_failing_seed_repeats_its_reports() {
+    let run = |seed| {
+        let builder = SimDriver::builder();
+        let failure = builder.explore(seed..seed + 1, unlucky).unwrap_err();
+        failure.to_string()
+    };
+    for seed in 0..20 {
+        assert_eq!(run(seed), run(seed));
     }
 }
 

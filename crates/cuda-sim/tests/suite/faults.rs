@@ -7,6 +7,7 @@ use cuda_driver::{
 };
 use cuda_sim::{Checks, Finding, LeakedObject, Report, Schedule, SimDriver};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -81,6 +82,65 @@ fn a_lost_device_returns_its_error_for_ever_and_others_go_on() {
             "nobody can free memory of a lost device"
         );
     }
+}
+
+/// Codes that are not sticky fail their call and nothing else.
+#[test]
+fn an_error_that_is_not_sticky_is_over_with_its_call() {
+    let gpu = Gpu::seeded(0);
+    let stream = gpu.stream();
+    let x = gpu.alloc(4);
+    for code in [1, 2, 701, 900, 910] {
+        let code = ErrorCode(code);
+        gpu.sim.faults().fail_nth(Call::MemsetD32Async, 1, code);
+        assert_eq!(gpu.try_fill(stream, x, 1, 1).unwrap_err().code, code);
+        gpu.fill(stream, x, 1, 1);
+        gpu.synchronize(stream);
+    }
+    for code in [214, 220, 700, 702, 710, 714, 719] {
+        let gpu = Gpu::seeded(0);
+        let (stream, x) = (gpu.stream(), gpu.alloc(4));
+        let code = ErrorCode(code);
+        gpu.sim.faults().fail_nth(Call::MemsetD32Async, 1, code);
+        assert_eq!(gpu.try_fill(stream, x, 1, 1).unwrap_err().code, code);
+        assert_eq!(gpu.sim.mem_alloc(D0, 4).unwrap_err().code, code);
+    }
+}
+
+/// Host functions do not run after the context has failed.
+#[test]
+fn host_functions_end_with_their_device() {
+    for seed in 0..50 {
+        let gpu = Gpu::seeded(seed);
+        let stream = gpu.stream();
+        let called = Arc::new(AtomicBool::new(false));
+        let call = Arc::clone(&called);
+        gpu.fail(stream).unwrap();
+        let function = Arc::new(move || call.store(true, Ordering::SeqCst));
+        let _ = gpu.sim.launch_host_function(D0, stream, function);
+        assert!(gpu.sim.stream_synchronize(D0, stream).is_err());
+        gpu.sim.run_all();
+        assert!(!called.load(Ordering::SeqCst));
+        assert_eq!(Arc::strong_count(&called), 1);
+    }
+}
+
+/// At the end of a process the driver may be gone before destructors run [4]: every call says so and does nothing.
+#[test]
+fn a_driver_that_is_gone_does_nothing() {
+    let gpu = Gpu::seeded(0);
+    let (stream, x) = (gpu.stream(), gpu.alloc(4));
+    gpu.sim.faults().deinitialize();
+    for error in [
+        gpu.try_free(x).unwrap_err(),
+        gpu.sim.stream_synchronize(D0, stream).unwrap_err(),
+        gpu.sim.device_count().unwrap_err(),
+    ] {
+        assert_eq!(error.code, ErrorCode::DEINITIALIZED);
+    }
+    gpu.sim.faults().clear();
+    gpu.free(x);
+    gpu.clean();
 }
 
 #[test]

@@ -188,6 +188,41 @@ fn a_launch_in_a_graph_gets_other_arguments() {
     });
 }
 
+/// Launching an executable graph from two threads at once needs a lock: without one it is reported.
+#[test]
+fn an_executable_graph_has_one_user_at_a_time() {
+    let gpu = Gpu::seeded(0);
+    let (stream, x) = (gpu.stream(), gpu.alloc(4));
+    gpu.begin(stream);
+    gpu.fill(stream, x, 1, 1);
+    let exec = gpu.instantiate(gpu.end(stream));
+    let lock = std::sync::Mutex::new(());
+    let launch = |locked: bool| {
+        let _guard = locked.then(|| lock.lock().unwrap());
+        gpu.replay(exec, stream).unwrap();
+    };
+    let together = |locked: bool| {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..100).for_each(|_| launch(locked)));
+            }
+        });
+        gpu.synchronize(stream);
+    };
+    together(true);
+    gpu.clean();
+    for _ in 0..1000 {
+        together(false);
+        if !gpu.sim.reports().is_empty() {
+            assert_eq!(gpu.kinds(), ["concurrent use"]);
+            let text = gpu.sim.reports()[0].to_string();
+            assert!(text.contains("graph_updates.rs"), "{text}");
+            return;
+        }
+    }
+    panic!("two threads met in no call");
+}
+
 /// Nodes that an update leaves without an order are found at the next launch, when all updates have been made.
 #[test]
 fn an_update_can_make_a_race() {

@@ -1,6 +1,7 @@
 //! The simulated device from outside: the rules it keeps, the wrong programs it catches, the right ones it accepts.
 
 mod capture_facts;
+mod corpus;
 mod event_facts;
 mod explore;
 mod faults;
@@ -15,4 +16,5 @@ mod priorities;
 mod right_programs;
 mod rows;
 mod threads;
+mod wrong_captures;
 mod wrong_programs;

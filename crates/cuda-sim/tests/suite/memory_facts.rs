@@ -1,7 +1,7 @@
 //! Rules of memory, one test each.
 
 use crate::kit::{D0, Gpu, seeds};
-use cuda_driver::{Call, DeviceId, DevicePtr, Devices, Driver, ErrorCode, Kernels, Memory};
+use cuda_driver::{Call, Copies, DeviceId, DevicePtr, Devices, Driver, ErrorCode, Kernels, Memory};
 use cuda_sim::{Finding, SimDriver};
 use std::sync::Arc;
 
@@ -343,6 +343,68 @@ fn peer_memory_needs_access() {
     here.step(stream, y, 0, 1);
     assert_eq!(here.kinds(), ["no peer access"]);
     assert!(sim.stream_synchronize_code(stream) == ErrorCode::ILLEGAL_ADDRESS);
+}
+
+/// Copies work between any two devices, whether kernels can reach or not; each address belongs to the device that the
+/// call says.
+#[test]
+fn copies_reach_every_device() {
+    for peers in [true, false] {
+        let sim = SimDriver::builder().devices(2).peers(peers).build();
+        let (here, there) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
+        let (stream, far) = (here.stream(), there.stream());
+        let (x, y) = (here.alloc(8), there.alloc(8));
+        here.fill(stream, x, 7, 2);
+        let copy = |dst_device, dst, src_device, src| {
+            // SAFETY: the simulated device checks ranges, devices and order.
+            unsafe { sim.copy_peer_async(D0, dst_device, dst, src_device, src, 8, stream) }
+        };
+        copy(DeviceId(1), y, D0, x).unwrap();
+        let (sent, used) = (here.event(), there.event());
+        here.record(sent, stream);
+        there.wait(far, sent);
+        there.step(far, y, 1, 2);
+        there.record(used, far);
+        here.wait(stream, used);
+        copy(D0, x, DeviceId(1), y).unwrap();
+        here.synchronize(stream);
+        assert_eq!(here.read(x, 2), [22; 2]);
+        sim.assert_no_reports();
+        let wrong = copy(D0, y, D0, x).unwrap_err();
+        assert_eq!(wrong.code, ErrorCode::INVALID_VALUE);
+    }
+}
+
+/// PTX that is newer than the driver knows does not load [222]; the same major version is no help.
+#[test]
+fn newer_ptx_does_not_load() {
+    static IMAGES: [cuda_driver::ModuleImage; 3] = [
+        image("// by hand\n  .version 7.8\n.target sm_50"),
+        image(".version 8.0\n.target sm_90"),
+        image(".version 8.4 // newer\n.target sm_90"),
+    ];
+    const fn image(ptx: &'static str) -> cuda_driver::ModuleImage {
+        cuda_driver::ModuleImage {
+            name: "versions",
+            ptx: Some(ptx),
+            kernels: &[],
+        }
+    }
+    let load = |builder: cuda_sim::SimBuilder| {
+        let sim = builder.build();
+        let code = |image| sim.module_load(D0, image).err().map(|error| error.code);
+        IMAGES.each_ref().map(code)
+    };
+    let newer = Some(ErrorCode::UNSUPPORTED_PTX_VERSION);
+    assert_eq!(
+        load(SimDriver::builder().newest_ptx(8, 0)),
+        [None, None, newer]
+    );
+    assert_eq!(
+        load(SimDriver::builder().newest_ptx(7, 8)),
+        [None, newer, newer]
+    );
+    assert_eq!(load(SimDriver::builder()), [None; 3]);
 }
 
 /// Which devices reach each other is a matter of the pair.

@@ -334,3 +334,78 @@ proptest! {
         }
     }
 }
+
+/// One step of a random capture over a few streams that are all joined at the end.
+#[derive(Clone, Debug)]
+enum Captured {
+    Write(usize, Range<usize>),
+    Read(usize, Range<usize>),
+    Edge(usize, usize),
+}
+
+fn captured() -> impl Strategy<Value = Captured> {
+    prop_oneof![
+        2 => (0..STREAMS, range()).prop_map(|(stream, range)| Captured::Write(stream, range)),
+        2 => (0..STREAMS, range()).prop_map(|(stream, range)| Captured::Read(stream, range)),
+        2 => (0..STREAMS, 0..STREAMS).prop_map(|(from, to)| Captured::Edge(from, to)),
+    ]
+}
+
+/// Captures the steps; whether two nodes conflict that no path orders.
+fn capture(gpu: &Gpu, streams: &[RawStream], x: DevicePtr, steps: &[Captured]) -> bool {
+    let mut oracle = Oracle::default();
+    let mut races = false;
+    gpu.begin(streams[0]);
+    for stream in &streams[1..] {
+        gpu.edge(streams[0], *stream);
+    }
+    for (number, step) in steps.iter().enumerate() {
+        match step {
+            Captured::Write(stream, range) => {
+                let (at, len) = (at(x, range.start), range.len());
+                gpu.fill(streams[*stream], at, number as u32, len);
+                oracle.on("stream", *stream, &[], Some((range.clone(), true)));
+                races |= oracle.last_races();
+            }
+            Captured::Read(stream, range) => {
+                let own = at(x, LEN * (number + 1));
+                gpu.on_device(streams[*stream], own, at(x, range.start), range.len());
+                oracle.on("stream", *stream, &[], Some((range.clone(), false)));
+                races |= oracle.last_races();
+            }
+            Captured::Edge(from, to) => {
+                gpu.edge(streams[*from], streams[*to]);
+                let from = oracle.of("stream", *from);
+                oracle.on("stream", *to, &[from], None);
+            }
+        }
+    }
+    for stream in &streams[1..] {
+        gpu.edge(*stream, streams[0]);
+    }
+    races
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Within a graph, order is a matter of its edges.
+    #[test]
+    fn the_check_of_graphs_agrees_with_brute_force(steps in prop::collection::vec(captured(), 1..40)) {
+        let mut checks = Checks::NONE;
+        checks.races = true;
+        let gpu = Gpu::new(SimDriver::builder().checks(checks));
+        let streams: Vec<_> = (0..STREAMS).map(|_| gpu.stream()).collect();
+        let x = gpu.alloc(4 * LEN * (steps.len() + 2));
+        let races = capture(&gpu, &streams, x, &steps);
+        let graph = gpu.end(streams[0]);
+        prop_assert!(gpu.sim.reports().is_empty());
+        let exec = gpu.instantiate(graph);
+        let reports = gpu.sim.take_reports();
+        prop_assert_eq!(!reports.is_empty(), races, "{:?}", reports);
+        // Launches follow each other, so no further race can come of them.
+        gpu.replay(exec, streams[1]).unwrap();
+        gpu.replay(exec, streams[2]).unwrap();
+        prop_assert!(gpu.sim.reports().is_empty());
+    }
+}

@@ -1,11 +1,10 @@
 //! Small wrong programs, each with the one report that it deserves, under every one of 200 seeds.
 
+use crate::corpus::{self, Wrong};
 use crate::kit::{D0, Gpu};
-use cuda_driver::{DevicePtr, Driver, Kernels, Memory};
-use cuda_sim::{Finding, OperationKind, Schedule, SimDriver};
+use cuda_driver::{DeviceId, DevicePtr, Devices, Driver, Kernels, Memory, Streams};
+use cuda_sim::{Finding, OperationKind};
 use std::sync::Arc;
-
-type Wrong = (&'static str, &'static [&'static str], fn(&Gpu));
 
 const PROGRAMS: &[Wrong] = &[
     (
@@ -215,7 +214,7 @@ const PROGRAMS: &[Wrong] = &[
     ("a destroyed event", &["destroyed handle"], |gpu| {
         let (a, event) = (gpu.stream(), gpu.event());
         gpu.destroy_event(event);
-        let _ = cuda_driver::Streams::stream_wait_event(&gpu.sim, D0, a, event);
+        let _ = gpu.sim.stream_wait_event(D0, a, event);
     }),
     (
         "a host function that calls the driver",
@@ -249,6 +248,46 @@ const PROGRAMS: &[Wrong] = &[
             refused.unwrap_err().code,
             cuda_driver::ErrorCode::INVALID_VALUE
         );
+    }),
+    (
+        "host memory changed under a copy",
+        &["host memory touched"],
+        |gpu| {
+            let (a, x, source) = (gpu.stream(), gpu.alloc(4), gpu.pinned(1));
+            source.fill(1);
+            gpu.sim.hold_stream(a);
+            gpu.to_device(a, x, &source, 1);
+            source.fill(2);
+            gpu.sim.release_stream(a);
+            gpu.synchronize(a);
+        },
+    ),
+    (
+        "a kernel that reaches for another device",
+        &["no peer access"],
+        |gpu| {
+            let away = Gpu::on(gpu.sim.clone(), DeviceId(1));
+            let x = away.alloc(4);
+            away.write(x, &[1]).unwrap();
+            away.sim.device_synchronize(DeviceId(1)).unwrap();
+            gpu.step(gpu.stream(), x, 1, 1);
+        },
+    ),
+    (
+        "a wait for a callback that never comes",
+        &["deadlock"],
+        |gpu| {
+            let a = gpu.stream();
+            gpu.sim.faults().lose_host_function(1);
+            let nothing = Arc::new(|| {});
+            gpu.sim.launch_host_function(D0, a, nothing).unwrap();
+            assert!(gpu.sim.stream_synchronize(D0, a).is_err());
+        },
+    ),
+    ("memory that nobody frees", &["leak", "leak"], |gpu| {
+        let _x = gpu.alloc(4);
+        // The other one is the module.
+        let _ = gpu.sim.shutdown();
     }),
     ("a kernel that fails", &["kernel fault"], |gpu| {
         gpu.fail(gpu.stream()).unwrap();
@@ -326,46 +365,22 @@ const PROGRAMS: &[Wrong] = &[
 
 #[test]
 fn each_is_caught_under_every_seed() {
-    for (name, expected, program) in PROGRAMS {
-        for seed in 0..200 {
-            let gpu = Gpu::seeded(seed);
-            program(&gpu);
-            assert_eq!(
-                gpu.kinds(),
-                *expected,
-                "{name}, seed {seed}: {:#?}",
-                gpu.sim.reports()
-            );
-            gpu.sim.run_all();
-        }
-    }
+    corpus::under_every_seed(PROGRAMS);
 }
 
 #[test]
 fn each_is_caught_in_submission_order_and_on_threads() {
-    for (name, expected, program) in PROGRAMS {
-        for schedule in [Schedule::Eager, Schedule::Threaded, Schedule::Threaded] {
-            let gpu = Gpu::new(SimDriver::builder().schedule(schedule));
-            program(&gpu);
-            let reports = gpu.sim.reports();
-            assert_eq!(gpu.kinds(), *expected, "{name}, {schedule:?}: {reports:#?}");
-            gpu.sim.run_all();
-        }
-    }
+    corpus::under_other_schedules(PROGRAMS);
 }
 
 #[test]
 fn reports_are_short_and_name_this_file() {
-    for (name, _, program) in PROGRAMS {
-        let gpu = Gpu::seeded(1);
-        program(&gpu);
-        for report in gpu.sim.reports() {
-            let text = report.to_string();
-            assert!(text.lines().count() <= 15, "{name}:\n{text}");
-            assert!(text.contains("wrong_programs.rs:"), "{name}:\n{text}");
-            assert!(text.starts_with(report.kind()), "{name}:\n{text}");
-        }
-    }
+    corpus::with_short_reports(PROGRAMS, "wrong_programs.rs:");
+}
+
+#[test]
+fn each_is_caught_by_its_check_alone() {
+    corpus::by_its_check_alone(PROGRAMS);
 }
 
 #[test]
