@@ -30,6 +30,7 @@ chapters! {
     buffers "buffers.md",
     capture "capture.md",
     tensors "tensors.md",
+    asynchronous "async.md",
     costs "costs.md",
     carves "carves.md",
     hardware "hardware.md",

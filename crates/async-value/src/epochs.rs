@@ -1,0 +1,427 @@
+//! Epochs: a writer, then any number of readers, then the next writer. Bookkeeping alone: no lock and no value.
+
+use crate::Failure;
+use crate::task::TaskInfo;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::panic::Location;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Who is to be woken, after the lock is gone.
+pub(crate) type Wakes = SmallVec<[Waker; 2]>;
+
+/// A ticket's entry. It is the ticket's alone until [`Epochs::finish`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u32);
+
+const NONE: u32 = u32::MAX;
+
+/// An entry's way: taken -> (waiting ->) held -> finished; each of them may be finished early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody has polled the ticket.
+    Taken,
+    /// Polled before its turn.
+    Waiting,
+    /// Its turn has come, and a guard may exist.
+    Held,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    epoch: u64,
+    /// Neighbours within the epoch.
+    previous: u32,
+    next: u32,
+    pub(crate) state: State,
+    waker: Option<Waker>,
+    /// The task that the ticket belongs to, as far as it is known.
+    pub(crate) owner: Option<Arc<TaskInfo>>,
+    pub(crate) site: &'static Location<'static>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Free { next: u32 },
+    Used(Entry),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    /// A write that was given up before its turn; it takes effect when its turn comes.
+    Abandoned(Failure),
+}
+
+#[derive(Debug)]
+struct Epoch {
+    kind: Kind,
+    first: u32,
+    last: u32,
+    live: u32,
+}
+
+/// How an entry ends.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Read,
+    Written,
+    /// A write that did not happen.
+    Failed(Failure),
+}
+
+/// The epochs of one value.
+///
+/// The first one is at its turn: its entries may be held, and it has at least one. No two neighbours are both reads.
+#[derive(Debug)]
+pub(crate) struct Epochs {
+    slots: Vec<Slot>,
+    free: u32,
+    queue: VecDeque<Epoch>,
+    /// The number of the first epoch in the queue.
+    base: u64,
+    /// What readers at the first epoch get, set by the latest write that ended.
+    failure: Option<Failure>,
+}
+
+/// Room that is kept when nothing is queued.
+const KEPT: usize = 64;
+
+impl Epochs {
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+            queue: VecDeque::new(),
+            base: 0,
+            failure: None,
+        }
+    }
+
+    /// Takes a place after everybody who is there.
+    ///
+    /// # Panics
+    /// When four billion are.
+    pub(crate) fn take(
+        &mut self,
+        write: bool,
+        owner: Option<Arc<TaskInfo>>,
+        site: &'static Location<'static>,
+    ) -> Key {
+        let joins =
+            !write && matches!(self.queue.back(), Some(epoch) if matches!(epoch.kind, Kind::Read));
+        if !joins {
+            self.queue.push_back(Epoch {
+                kind: if write { Kind::Write } else { Kind::Read },
+                first: NONE,
+                last: NONE,
+                live: 0,
+            });
+        }
+        let last = self.queue.back().expect("there is one now").last;
+        let index = self.insert(Entry {
+            epoch: self.base + self.queue.len() as u64 - 1,
+            previous: last,
+            next: NONE,
+            state: State::Taken,
+            waker: None,
+            owner,
+            site,
+        });
+        match last {
+            NONE => {}
+            last => self.entry_mut(last).next = index,
+        }
+        let epoch = self.queue.back_mut().expect("as above");
+        if last == NONE {
+            epoch.first = index;
+        }
+        epoch.last = index;
+        epoch.live += 1;
+        Key(index)
+    }
+
+    fn insert(&mut self, entry: Entry) -> u32 {
+        if self.free == NONE {
+            let index = u32::try_from(self.slots.len())
+                .ok()
+                .filter(|&index| index != NONE);
+            self.slots.push(Slot::Used(entry));
+            return index.expect("fewer than 2^32 - 1 tickets of a value");
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        let Slot::Free { next } = *slot else {
+            unreachable!("the list of free slots holds free ones")
+        };
+        self.free = next;
+        *slot = Slot::Used(entry);
+        index
+    }
+
+    pub(crate) fn entry(&self, key: Key) -> &Entry {
+        match &self.slots[key.0 as usize] {
+            Slot::Used(entry) => entry,
+            Slot::Free { .. } => unreachable!("a ticket's entry is there until it ends"),
+        }
+    }
+
+    fn entry_mut(&mut self, index: u32) -> &mut Entry {
+        match &mut self.slots[index as usize] {
+            Slot::Used(entry) => entry,
+            Slot::Free { .. } => unreachable!("a ticket's entry is there until it ends"),
+        }
+    }
+
+    /// Whether its turn has come; then it is held, and this is what readers get.
+    pub(crate) fn turn(
+        &mut self,
+        key: Key,
+        owner: Option<&Arc<TaskInfo>>,
+    ) -> Option<Option<Failure>> {
+        let base = self.base;
+        let entry = self.entry_mut(key.0);
+        let known = |have: &Arc<TaskInfo>| owner.is_some_and(|new| Arc::ptr_eq(have, new));
+        if !entry.owner.as_ref().is_some_and(known) && owner.is_some() {
+            entry.owner = owner.cloned();
+        }
+        if entry.epoch != base {
+            entry.state = State::Waiting;
+            return None;
+        }
+        entry.state = State::Held;
+        Some(self.failure.clone())
+    }
+
+    pub(crate) fn will_wake(&self, key: Key, waker: &Waker) -> bool {
+        let registered = &self.entry(key).waker;
+        registered
+            .as_ref()
+            .is_some_and(|have| have.will_wake(waker))
+    }
+
+    /// Sets who is woken when the turn comes; who was to be woken before.
+    pub(crate) fn register(&mut self, key: Key, waker: Waker) -> Option<Waker> {
+        self.entry_mut(key.0).waker.replace(waker)
+    }
+
+    /// Ends an entry: who is to be woken, and its own waker. Both are dealt with after the lock is gone.
+    pub(crate) fn finish(&mut self, key: Key, outcome: Outcome) -> (Wakes, Option<Waker>) {
+        let entry = self.remove(key);
+        let at = (entry.epoch - self.base) as usize;
+        let epoch = &mut self.queue[at];
+        epoch.live -= 1;
+        match entry.previous {
+            NONE => epoch.first = entry.next,
+            previous => self.entry_mut(previous).next = entry.next,
+        }
+        match entry.next {
+            NONE => self.queue[at].last = entry.previous,
+            next => self.entry_mut(next).previous = entry.previous,
+        }
+        match outcome {
+            Outcome::Read => {}
+            Outcome::Written => {
+                debug_assert!(at == 0, "written at its turn");
+                self.failure = None;
+            }
+            Outcome::Failed(failure) => self.queue[at].kind = Kind::Abandoned(failure),
+        }
+        let mut wakes = Wakes::new();
+        if at == 0 {
+            self.advance(&mut wakes);
+        }
+        self.compress();
+        (wakes, entry.waker)
+    }
+
+    fn remove(&mut self, key: Key) -> Entry {
+        let free = Slot::Free { next: self.free };
+        let slot = std::mem::replace(&mut self.slots[key.0 as usize], free);
+        self.free = key.0;
+        match slot {
+            Slot::Used(entry) => entry,
+            Slot::Free { .. } => unreachable!("a ticket ends once"),
+        }
+    }
+
+    /// Goes on to the first epoch that has entries.
+    fn advance(&mut self, wakes: &mut Wakes) {
+        let before = self.base;
+        while let Some(front) = self.queue.front_mut() {
+            if front.live > 0 {
+                break;
+            }
+            if let Kind::Abandoned(failure) = &front.kind {
+                self.failure = Some(failure.clone());
+            }
+            self.queue.pop_front();
+            self.base += 1;
+        }
+        if self.base == before {
+            return;
+        }
+        let Some(front) = self.queue.front() else {
+            if self.slots.len() > KEPT {
+                (self.slots, self.free) = (Vec::new(), NONE);
+                self.queue.shrink_to(KEPT);
+            }
+            return;
+        };
+        wakes.reserve(front.live as usize);
+        let mut index = front.first;
+        while index != NONE {
+            let entry = self.entry_mut(index);
+            wakes.extend(entry.waker.take());
+            index = entry.next;
+        }
+    }
+
+    /// Takes back places at the end that nobody can notice, so that tickets which come and go leave none.
+    fn compress(&mut self) {
+        let mut given_up = None;
+        while self.queue.len() > 1
+            && let Some(back) = self.queue.back()
+        {
+            match &back.kind {
+                Kind::Read if back.live == 0 => {}
+                Kind::Abandoned(failure) => {
+                    // The later of two failures is the one that is noticed.
+                    given_up.get_or_insert_with(|| failure.clone());
+                }
+                _ => break,
+            }
+            self.queue.pop_back();
+        }
+        if let Some(failure) = given_up {
+            self.queue.push_back(Epoch {
+                kind: Kind::Abandoned(failure),
+                first: NONE,
+                last: NONE,
+                live: 0,
+            });
+        }
+    }
+
+    /// Who keeps an access that is asked for now from its turn.
+    pub(crate) fn before(&self, write: bool) -> Option<&Entry> {
+        let front = self.queue.front()?;
+        let joins = !write && self.queue.len() == 1 && matches!(front.kind, Kind::Read);
+        (!joins).then(|| self.entry(Key(front.first)))
+    }
+
+    /// The epochs in order, with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Kind, impl Iterator<Item = &Entry>)> {
+        (self.base..).zip(&self.queue).map(move |(number, epoch)| {
+            let mut index = epoch.first;
+            let entries = std::iter::from_fn(move || {
+                let entry = (index != NONE).then(|| self.entry(Key(index)))?;
+                index = entry.next;
+                Some(entry)
+            });
+            (number, &epoch.kind, entries)
+        })
+    }
+
+    pub(crate) fn number_of(&self, key: Key) -> Option<u64> {
+        match self.slots.get(key.0 as usize)? {
+            Slot::Used(entry) => Some(entry.epoch),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cause;
+
+    fn take(epochs: &mut Epochs, write: bool) -> Key {
+        epochs.take(write, None, Location::caller())
+    }
+
+    fn failed() -> Outcome {
+        Outcome::Failed(Failure::new("test", Location::caller(), Cause::Dropped))
+    }
+
+    fn sizes(epochs: &Epochs) -> (usize, usize) {
+        (epochs.slots.len(), epochs.queue.len())
+    }
+
+    #[test]
+    fn tickets_that_come_and_go_leave_no_hole() {
+        let mut epochs = Epochs::new();
+        let front = take(&mut epochs, true);
+        for round in 0..10_000 {
+            let (read, write, last) = (
+                take(&mut epochs, false),
+                take(&mut epochs, true),
+                take(&mut epochs, false),
+            );
+            // In every order that three can have.
+            let mut ends = [(read, 0), (write, 1), (last, 2)];
+            ends.rotate_left(round % 3);
+            if round % 2 == 0 {
+                ends.swap(0, 1);
+            }
+            for (key, which) in ends {
+                epochs.finish(key, if which == 1 { failed() } else { Outcome::Read });
+            }
+            // The place of a write that was given up, which readers still have to learn of.
+            assert!(sizes(&epochs).1 <= 3, "{epochs:?}");
+        }
+        assert!(sizes(&epochs).0 <= 4);
+        epochs.turn(front, None).unwrap();
+        epochs.finish(front, Outcome::Written);
+        assert_eq!(sizes(&epochs).1, 0);
+        assert!(epochs.failure().is_some());
+    }
+
+    #[test]
+    fn a_long_queue_gives_its_room_back() {
+        let mut epochs = Epochs::new();
+        let keys: Vec<_> = (0..10_000)
+            .map(|at| take(&mut epochs, at % 2 == 0))
+            .collect();
+        assert_eq!(sizes(&epochs), (10_000, 10_000));
+        for (at, key) in keys.into_iter().enumerate() {
+            assert!(epochs.turn(key, None).is_some());
+            epochs.finish(
+                key,
+                if at % 2 == 0 {
+                    Outcome::Written
+                } else {
+                    Outcome::Read
+                },
+            );
+        }
+        assert_eq!(sizes(&epochs), (0, 0));
+        assert!(epochs.slots.capacity() == 0 && epochs.queue.capacity() <= 2 * KEPT);
+    }
+
+    #[test]
+    fn all_readers_of_an_epoch_are_woken_once() {
+        let mut epochs = Epochs::new();
+        let write = take(&mut epochs, true);
+        let readers: Vec<_> = (0..10).map(|_| take(&mut epochs, false)).collect();
+        let next = take(&mut epochs, true);
+        for &key in &readers {
+            assert!(epochs.turn(key, None).is_none());
+            epochs.register(key, Waker::noop().clone());
+        }
+        epochs.register(next, Waker::noop().clone());
+        let (wakes, own) = epochs.finish(write, Outcome::Written);
+        assert!(wakes.len() == 10 && own.is_none());
+        for (at, key) in readers.into_iter().enumerate() {
+            epochs.turn(key, None).unwrap();
+            let (wakes, _) = epochs.finish(key, Outcome::Read);
+            assert_eq!(wakes.len(), usize::from(at == 9));
+        }
+    }
+}
