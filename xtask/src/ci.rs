@@ -7,6 +7,8 @@ use crate::harness;
 use crate::invocation::Invocation;
 use crate::readme::Promises;
 use crate::report::{Report, again};
+use crate::test_gpu;
+use crate::toolkit;
 use crate::workspace::{self, Package};
 
 pub(crate) fn run() -> Result<(), Failure> {
@@ -53,18 +55,19 @@ pub(crate) fn run() -> Result<(), Failure> {
     report.skip("sanitizers", "own command: cargo xtask sanitize");
     report.skip("Miri", "own command: cargo xtask miri");
     report.skip("loom", "own command: cargo xtask loom");
-    let ports = workspace::with_hardware_port(&packages);
-    if ports.is_empty() {
-        report.skip(
-            "hardware",
-            "there is no hardware port yet; everything ran on the simulated device",
-        );
-    } else {
-        report.skip(
-            "hardware",
-            format!("never part of ci; feature `cuda` of {}", ports.join(", ")),
-        );
-    }
+    let hardware = Invocation::new("cargo clippy --all-targets")
+        .args(["--package", "cuda-driver", "--package", "cuda-runtime"])
+        .args([
+            "--package",
+            "cuda-contract",
+            "--package",
+            "cuda-sim-library",
+        ])
+        .args(["--features", "cuda"]);
+    report.step("toolkit", toolkit::make)?;
+    report.command("clippy, hardware", &hardware.args(strict))?;
+    test_gpu::emulated(&mut report)?;
+    report.skip("hardware", "own command: cargo xtask test-gpu");
     println!("{report}");
     Ok(())
 }

@@ -43,6 +43,17 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Why no GPU can be used here; nothing when one can.
+pub(crate) fn no_gpu() -> Option<String> {
+    if find_in(&library_folders(), DRIVER_LIBRARY).is_none() {
+        return Some(format!("{DRIVER_LIBRARY} is not found"));
+    }
+    match gpus() {
+        Some(_) => None,
+        None => Some("there is no /dev/nvidia0".to_owned()),
+    }
+}
+
 fn rust_line() -> String {
     let missing = || "not found".to_owned();
     let rustc = first_line("rustc --version").unwrap_or_else(missing);

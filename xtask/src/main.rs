@@ -17,6 +17,7 @@ mod miri;
 mod readme;
 mod report;
 mod sanitize;
+mod test_gpu;
 mod toolchain;
 mod toolkit;
 mod workspace;
@@ -35,6 +36,8 @@ cargo xtask COMMAND
   miri                      tests of the host-only crates under Miri (nightly)
   loom                      tests that are written for loom
   fuzz [--seconds N]        the fuzz target of space-arena, 60 s unless told otherwise (nightly)
+  test-gpu [--emulated]     the contract suite and whole programs on a GPU, or on the emulated
+                            driver library, which needs none
   toolkit                   makes the folder that feature `cuda` is built with, on any machine
   doctor                    what this machine offers, and what will be simulated
   help                      this text
@@ -63,6 +66,8 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(fuzz::SECONDS),
         ["fuzz", "--seconds", word] => fuzz::run(fuzz::seconds(word)?),
+        ["test-gpu"] => test_gpu::run(),
+        ["test-gpu", "--emulated"] => test_gpu::run_emulated(),
         ["toolkit"] => toolkit::run(),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn help_names_every_command() {
         for command in [
-            "ci", "sanitize", "miri", "loom", "fuzz", "toolkit", "doctor", "help",
+            "ci", "sanitize", "miri", "loom", "fuzz", "test-gpu", "toolkit", "doctor", "help",
         ] {
             assert!(
                 HELP.lines()

@@ -87,6 +87,12 @@ impl<'m> ModelLaunch<'m> {
         self.config
     }
 
+    /// The arguments.
+    #[must_use]
+    pub fn arguments(&self) -> Arguments<'m> {
+        self.args
+    }
+
     /// The scalar at `param`.
     ///
     /// # Errors
@@ -100,7 +106,7 @@ impl<'m> ModelLaunch<'m> {
     /// # Errors
     /// [`ModelError::Memory`] and [`ModelError::Elements`].
     pub fn take_read<T: AnyBitPattern>(&mut self, param: usize) -> Result<&'m [T], ModelError> {
-        let bytes: &'m [u8] = match self.take(param)? {
+        let bytes: &'m [u8] = match self.take_bytes(param)? {
             None => return Ok(&[]),
             Some(ModelMemory::Read(bytes)) => bytes,
             Some(ModelMemory::Write(bytes)) => bytes,
@@ -120,7 +126,7 @@ impl<'m> ModelLaunch<'m> {
         &mut self,
         param: usize,
     ) -> Result<&'m mut [T], ModelError> {
-        let bytes: &'m mut [u8] = match self.take(param)? {
+        let bytes: &'m mut [u8] = match self.take_bytes(param)? {
             None => return Ok(&mut []),
             Some(ModelMemory::Read(_)) => return Err(ModelError::Memory { param }),
             Some(ModelMemory::Write(bytes)) => bytes,
@@ -133,8 +139,11 @@ impl<'m> ModelLaunch<'m> {
         })
     }
 
-    /// The memory of `param`, once; `None` when the launch touches nothing there.
-    fn take(&mut self, param: usize) -> Result<Option<ModelMemory<'m>>, ModelError> {
+    /// Takes the memory of `param` as bytes; `None` when the launch touches nothing there.
+    ///
+    /// # Errors
+    /// [`ModelError::Memory`].
+    pub fn take_bytes(&mut self, param: usize) -> Result<Option<ModelMemory<'m>>, ModelError> {
         if self.args.pointer(param).is_none() {
             return Err(ModelError::Memory { param });
         }

@@ -5,10 +5,10 @@
 //! the same symbol; that everything but the result is as `cust_raw` has it is checked when this file is compiled.
 
 use cust_raw::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUgraph,
-    CUgraphExec, CUgraphNode, CUhostFn, CUmemAccessDesc, CUmemPool_attribute, CUmemPoolProps,
-    CUmemoryPool, CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
-    CUuserObject,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr,
+    CUevent, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
+    CUgraphNode, CUhostFn, CUmemAccessDesc, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+    CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, CUuserObject,
 };
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
@@ -43,6 +43,7 @@ functions! {
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);
+    fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int);
     fn cuStreamDestroy_v2(stream: CUstream);
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     fn cuStreamQuery(stream: CUstream);
@@ -81,9 +82,14 @@ functions! {
     fn cuMemsetD8Async(dst: CUdeviceptr, value: c_uchar, count: usize, stream: CUstream);
     fn cuMemsetD16Async(dst: CUdeviceptr, value: c_ushort, count: usize, stream: CUstream);
     fn cuMemsetD32Async(dst: CUdeviceptr, value: c_uint, count: usize, stream: CUstream);
+    fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream);
+    fn cuMemsetD2D8Async(dst: CUdeviceptr, pitch: usize, value: c_uchar, width: usize, rows: usize, stream: CUstream);
+    fn cuMemsetD2D16Async(dst: CUdeviceptr, pitch: usize, value: c_ushort, width: usize, rows: usize, stream: CUstream);
+    fn cuMemsetD2D32Async(dst: CUdeviceptr, pitch: usize, value: c_uint, width: usize, rows: usize, stream: CUstream);
     fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
     fn cuModuleUnload(module: CUmodule);
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    fn cuFuncSetAttribute(function: CUfunction, attribute: CUfunction_attribute, value: c_int);
     fn cuLaunchKernel(
         function: CUfunction,
         grid_x: c_uint,
@@ -118,6 +124,30 @@ functions! {
         count: *mut usize,
     );
     fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
+    fn cuStreamUpdateCaptureDependencies(
+        stream: CUstream,
+        dependencies: *mut CUgraphNode,
+        count: usize,
+        flags: c_uint,
+    );
+    fn cuGraphAddChildGraphNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        child: CUgraph,
+    );
+    fn cuGraphExecUpdate(
+        exec: CUgraphExec,
+        graph: CUgraph,
+        node: *mut CUgraphNode,
+        result: *mut CUgraphExecUpdateResult,
+    );
+    fn cuGraphExecKernelNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        parameters: *const CUDA_KERNEL_NODE_PARAMS,
+    );
     fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
     fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream);

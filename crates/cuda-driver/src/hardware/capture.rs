@@ -1,28 +1,33 @@
-//! Stream capture and graphs.
+//! Stream capture.
 
 use super::Hardware;
 use super::calls::{
-    cuGraphDestroy, cuGraphExecDestroy, cuGraphGetNodes, cuGraphInstantiateWithFlags,
-    cuGraphLaunch, cuStreamBeginCapture_v2, cuStreamEndCapture, cuStreamGetCaptureInfo_v2,
+    cuGraphAddChildGraphNode, cuStreamBeginCapture_v2, cuStreamEndCapture,
+    cuStreamGetCaptureInfo_v2, cuStreamUpdateCaptureDependencies,
     cuThreadExchangeStreamCaptureMode,
 };
 use super::process::{check, is_forked};
-use super::share::{exec_handle, graph_handle, stream_handle};
+use super::share::{graph_handle, stream_handle};
 use crate::{
-    Call, Capture, CaptureMode, CaptureStatus, CudaError, CudaResult, DeviceId, ErrorCode, Graphs,
-    RawGraph, RawGraphExec, RawStream,
+    Call, Capture, CaptureMode, CaptureStatus, CudaError, CudaResult, DeviceId, ErrorCode,
+    RawGraph, RawGraphNode, RawStream,
 };
-use cust_raw::{CUgraph, CUstreamCaptureMode};
+use cust_raw::{CUgraph, CUgraphNode, CUstreamCaptureMode};
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 /// A stream's answer to what it captures.
 pub(super) struct CaptureInfo {
     pub(super) status: CaptureStatus,
     /// The graph that is being built; null without a capture.
     pub(super) graph: CUgraph,
+    /// What the stream's next work will follow.
+    frontier: Vec<CUgraphNode>,
 }
+
+/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`.
+const SET: u32 = 1;
 
 impl Hardware {
     pub(super) fn capture_info(
@@ -30,24 +35,35 @@ impl Hardware {
         device: DeviceId,
         stream: RawStream,
     ) -> CudaResult<CaptureInfo> {
+        self.capture_answer(device, stream, false)
+    }
+
+    fn capture_answer(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+        with_frontier: bool,
+    ) -> CudaResult<CaptureInfo> {
         let (status, id, graph) = (Cell::new(0_i32), Cell::new(0), Cell::new(null_mut()));
+        let (nodes, count) = (Cell::new(null()), Cell::new(0));
         self.call(Call::StreamGetCaptureInfo, device, || {
-            let (no_nodes, no_count) = (null_mut(), null_mut());
+            let (nodes, count) = match with_frontier {
+                true => (nodes.as_ptr(), count.as_ptr()),
+                false => (null_mut(), null_mut()),
+            };
             // The driver writes an integer, which an enum that ends some day should not hold.
             let status = status.as_ptr().cast();
             let stream = stream_handle(stream);
             // SAFETY: whoever made the handle has promised that it names a stream; the pointers are to values of ours.
             unsafe {
-                cuStreamGetCaptureInfo_v2(
-                    stream,
-                    status,
-                    id.as_ptr(),
-                    graph.as_ptr(),
-                    no_nodes,
-                    no_count,
-                )
+                cuStreamGetCaptureInfo_v2(stream, status, id.as_ptr(), graph.as_ptr(), nodes, count)
             }
         })?;
+        let frontier = match count.get() {
+            0 => Vec::new(),
+            // SAFETY: the list is the driver's, and valid until the stream is used again.
+            count => unsafe { std::slice::from_raw_parts(nodes.get(), count) }.to_vec(),
+        };
         let status = match status.get() {
             0 => CaptureStatus::None,
             1 => CaptureStatus::Active(id.get()),
@@ -56,6 +72,7 @@ impl Hardware {
         Ok(CaptureInfo {
             status,
             graph: graph.get(),
+            frontier,
         })
     }
 }
@@ -87,6 +104,59 @@ impl Capture for Hardware {
         Ok(self.capture_info(device, stream)?.status)
     }
 
+    fn capture_frontier(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+    ) -> CudaResult<Vec<RawGraphNode>> {
+        let info = self.capture_answer(device, stream, true)?;
+        if info.status == CaptureStatus::Invalidated {
+            return Err(CudaError::new(
+                ErrorCode::STREAM_CAPTURE_INVALIDATED,
+                Call::StreamGetCaptureInfo,
+                Some(device),
+            ));
+        }
+        // SAFETY: the driver has just given these nodes out.
+        let named =
+            |node: &CUgraphNode| unsafe { RawGraphNode::from_raw(node.expose_provenance() as u64) };
+        Ok(info.frontier.iter().map(named).collect())
+    }
+
+    fn capture_child(
+        &self,
+        device: DeviceId,
+        stream: RawStream,
+        graph: RawGraph,
+    ) -> CudaResult<()> {
+        let call = Call::GraphAddChildGraphNode;
+        let info = self.capture_answer(device, stream, true)?;
+        let refused = |code| Err(CudaError::new(code, call, Some(device)));
+        match info.status {
+            CaptureStatus::None => return refused(ErrorCode::ILLEGAL_STATE),
+            CaptureStatus::Invalidated => return refused(ErrorCode::STREAM_CAPTURE_INVALIDATED),
+            CaptureStatus::Active(_) => {}
+        }
+        let (mut node, before) = (null_mut(), &info.frontier);
+        self.call_in_context(call, device, || {
+            let child = graph_handle(graph);
+            // SAFETY: the graph is the one that the capture builds, the nodes are of it; the driver copies the child.
+            unsafe {
+                cuGraphAddChildGraphNode(
+                    &mut node,
+                    info.graph,
+                    before.as_ptr(),
+                    before.len(),
+                    child,
+                )
+            }
+        })?;
+        self.uncounted(call, device, || {
+            // SAFETY: the node was just added to the graph that this stream's capture builds.
+            unsafe { cuStreamUpdateCaptureDependencies(stream_handle(stream), &mut node, 1, SET) }
+        })
+    }
+
     fn exchange_capture_mode(&self, mode: CaptureMode) -> CudaResult<CaptureMode> {
         let call = Call::ThreadExchangeStreamCaptureMode;
         self.counters.record(call);
@@ -110,52 +180,5 @@ fn raw_mode(mode: CaptureMode) -> CUstreamCaptureMode {
         CaptureMode::Global => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL,
         CaptureMode::ThreadLocal => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
         CaptureMode::Relaxed => CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
-    }
-}
-
-impl Graphs for Hardware {
-    fn graph_node_count(&self, device: DeviceId, graph: RawGraph) -> CudaResult<usize> {
-        let count = Cell::new(0);
-        // SAFETY: whoever made the handle has promised that it names a graph; without a list, only the number is told.
-        self.call(Call::GraphGetNodes, device, || unsafe {
-            cuGraphGetNodes(graph_handle(graph), null_mut(), count.as_ptr())
-        })?;
-        Ok(count.get())
-    }
-
-    fn graph_instantiate(&self, device: DeviceId, graph: RawGraph) -> CudaResult<RawGraphExec> {
-        let mut exec = null_mut();
-        // SAFETY: as above; the pointer is to a handle of ours.
-        self.call_in_context(Call::GraphInstantiate, device, || unsafe {
-            cuGraphInstantiateWithFlags(&mut exec, graph_handle(graph), 0)
-        })?;
-        // SAFETY: the driver has just made this executable graph for us.
-        Ok(unsafe { RawGraphExec::from_raw(exec.expose_provenance() as u64) })
-    }
-
-    unsafe fn graph_launch(
-        &self,
-        device: DeviceId,
-        exec: RawGraphExec,
-        stream: RawStream,
-    ) -> CudaResult<()> {
-        // SAFETY: the caller's promise.
-        self.call(Call::GraphLaunch, device, || unsafe {
-            cuGraphLaunch(exec_handle(exec), stream_handle(stream))
-        })
-    }
-
-    unsafe fn graph_destroy(&self, device: DeviceId, graph: RawGraph) -> CudaResult<()> {
-        // SAFETY: nobody uses the handle afterwards.
-        self.call(Call::GraphDestroy, device, || unsafe {
-            cuGraphDestroy(graph_handle(graph))
-        })
-    }
-
-    unsafe fn graph_exec_destroy(&self, device: DeviceId, exec: RawGraphExec) -> CudaResult<()> {
-        // SAFETY: nobody uses the handle afterwards.
-        self.call(Call::GraphExecDestroy, device, || unsafe {
-            cuGraphExecDestroy(exec_handle(exec))
-        })
     }
 }

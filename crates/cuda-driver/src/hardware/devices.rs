@@ -83,6 +83,10 @@ impl Hardware {
             attribute(handle, A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         properties.shared_bytes_per_block =
             attribute(handle, A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?;
+        properties.shared_bytes_per_block_opt_in = attribute(
+            handle,
+            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        )?;
         let (mut least, mut most) = (0, 0);
         // SAFETY: the pointers are to integers of ours.
         check(unsafe { cuCtxGetStreamPriorityRange(&mut least, &mut most) })?;

@@ -2,7 +2,8 @@
 
 use super::Hardware;
 use super::calls::{
-    cuGetProcAddress, cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData, cuModuleUnload,
+    cuFuncSetAttribute, cuGetProcAddress, cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData,
+    cuModuleUnload,
 };
 use super::process::{OLDEST_VERSION, check};
 use super::share::{function_handle, module_handle, stream_handle};
@@ -21,16 +22,12 @@ impl Kernels for Hardware {
     fn module_load(&self, device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule> {
         let call = Call::ModuleLoadData;
         let error = |code| CudaError::new(code, call, Some(device));
-        let models = taker_of_models();
-        if let Some(taker) = models {
-            // SAFETY: the function was found under its name.
-            unsafe { register(taker, image) }.map_err(error)?;
-        }
-        let text = match (image.ptx, models) {
+        let emulated = register_models(image).map_err(error)?;
+        let text = match (image.ptx, emulated) {
             (Some(ptx), _) => ptx.to_owned(),
             // An emulated driver needs no more than the names.
-            (None, Some(_)) => entry_points(image.kernels),
-            (None, None) => return Err(error(ErrorCode::INVALID_IMAGE)),
+            (None, true) => entry_points(image.kernels),
+            (None, false) => return Err(error(ErrorCode::INVALID_IMAGE)),
         };
         let text = CString::new(text).map_err(|_| error(ErrorCode::INVALID_IMAGE))?;
         let mut module = null_mut();
@@ -67,6 +64,21 @@ impl Kernels for Hardware {
         Ok(unsafe { RawFunction::from_raw(function.expose_provenance() as u64) })
     }
 
+    fn function_allow_shared(
+        &self,
+        device: DeviceId,
+        function: RawFunction,
+        bytes: u32,
+    ) -> CudaResult<()> {
+        let attribute =
+            cust_raw::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: whoever made the handle has promised that it names a function.
+        self.call(Call::FuncSetAttribute, device, || unsafe {
+            cuFuncSetAttribute(function_handle(function), attribute, bytes)
+        })
+    }
+
     unsafe fn launch(
         &self,
         device: DeviceId,
@@ -75,7 +87,7 @@ impl Kernels for Hardware {
         stream: RawStream,
         args: &[Argument],
     ) -> CudaResult<()> {
-        let mut pointers: SmallVec<[*mut c_void; 16]> = args.iter().map(address).collect();
+        let mut pointers = pointers_to(args);
         let pointers = pointers.as_mut_ptr();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (config.grid, config.block);
         // SAFETY: the caller's promise for function, arguments and memory. The driver copies each argument, of the size
@@ -107,11 +119,28 @@ impl Kernels for Hardware {
     }
 }
 
-/// Where an argument's bytes are.
+/// Where the bytes of each argument are, as launches take them.
+pub(super) fn pointers_to(args: &[Argument]) -> SmallVec<[*mut c_void; 16]> {
+    args.iter().map(address).collect()
+}
+
 fn address(argument: &Argument) -> *mut c_void {
     match argument {
         Argument::Pointer(address) => std::ptr::from_ref::<DevicePtr>(address).cast_mut().cast(),
         Argument::Scalar(value) => value.as_bytes().as_ptr().cast_mut().cast(),
+    }
+}
+
+/// Tells an emulated driver what the kernels of a module do that other code than the port loads, such as `cust`. False on a
+/// real one, which runs their PTX.
+///
+/// # Errors
+/// What the emulated driver returned for a kernel that it refused.
+pub fn register_models(image: &'static ModuleImage) -> Result<bool, ErrorCode> {
+    match taker_of_models() {
+        // SAFETY: the function was found under its name.
+        Some(taker) => unsafe { register(taker, image) }.map(|()| true),
+        None => Ok(false),
     }
 }
 

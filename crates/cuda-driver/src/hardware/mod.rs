@@ -23,7 +23,7 @@
 //! # Modules
 //!
 //! `calls` (the driver's functions), `process` (contexts, forks), `open_error`, one file per part of the port
-//! (`devices`, `streams`, `memory`, `copies`, `kernels`, `capture`), `closures` (host functions and who frees them),
+//! (`devices`, `streams`, `memory`, `copies`, `kernels`, `capture`, `graphs`), `closures` (host functions and who frees them),
 //! `share` (objects of `cust`).
 
 mod calls;
@@ -31,6 +31,7 @@ mod capture;
 mod closures;
 mod copies;
 mod devices;
+mod graphs;
 mod kernels;
 mod memory;
 mod open_error;
@@ -38,6 +39,7 @@ mod process;
 mod share;
 mod streams;
 
+pub use kernels::register_models;
 pub use open_error::OpenError;
 pub use share::{device_ptr, raw_function, raw_stream};
 

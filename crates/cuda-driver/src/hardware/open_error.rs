@@ -13,7 +13,7 @@ pub enum OpenError {
     )]
     NoDriver,
     /// The driver is older than [`Hardware`](super::Hardware) needs.
-    #[error("the NVIDIA driver supports {}, and CUDA 11.4 or newer is needed: update the driver", told(*.version))]
+    #[error("the NVIDIA driver supports {}, and CUDA 11.7 or newer is needed: update the driver", told(*.version))]
     TooOld {
         /// What the driver supports, as 1000 times the major number plus 10 times the minor one; `None` when it is too
         /// old to be asked.

@@ -13,8 +13,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The oldest driver with everything that is called here: CUDA 11.4.
-pub(super) const OLDEST_VERSION: u32 = 11_040;
+/// The oldest driver with everything that is called here: CUDA 11.7, since kernels are compiled for it.
+pub(super) const OLDEST_VERSION: u32 = 11_070;
 
 /// Set in a child that was forked after the driver was opened. Such a child can't use it, nor can it open it again.
 static FORKED: AtomicBool = AtomicBool::new(false);

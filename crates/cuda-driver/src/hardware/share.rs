@@ -4,9 +4,12 @@
 //! gives out goes into `cust` as it is: an address as `cust::memory::DevicePointer::from_raw(address.0)`.
 
 use crate::{
-    DevicePtr, RawEvent, RawFunction, RawGraph, RawGraphExec, RawModule, RawPool, RawStream,
+    DevicePtr, RawEvent, RawFunction, RawGraph, RawGraphExec, RawGraphNode, RawModule, RawPool,
+    RawStream,
 };
-use cust_raw::{CUevent, CUfunction, CUgraph, CUgraphExec, CUmemoryPool, CUmodule, CUstream};
+use cust_raw::{
+    CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUmemoryPool, CUmodule, CUstream,
+};
 use std::ptr::with_exposed_provenance_mut;
 
 macro_rules! handles {
@@ -27,6 +30,7 @@ handles! {
     function_handle RawFunction CUfunction;
     graph_handle RawGraph CUgraph;
     exec_handle RawGraphExec CUgraphExec;
+    node_handle RawGraphNode CUgraphNode;
 }
 
 /// A `cust` stream as the port names it.

@@ -3,12 +3,13 @@
 use super::Hardware;
 use super::calls::{
     cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime, cuEventQuery, cuEventRecord,
-    cuEventSynchronize, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamQuery,
-    cuStreamSynchronize, cuStreamWaitEvent,
+    cuEventSynchronize, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamGetPriority,
+    cuStreamQuery, cuStreamSynchronize, cuStreamWaitEvent,
 };
 use super::share::{event_handle, stream_handle};
 use crate::{Call, CudaResult, DeviceId, EventFlags, Events, RawEvent, RawStream, Streams};
 use cust_raw::{CUevent_flags, CUstream_flags};
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 impl Streams for Hardware {
@@ -21,6 +22,15 @@ impl Streams for Hardware {
         })?;
         // SAFETY: the driver has just made this stream for us.
         Ok(unsafe { RawStream::from_raw(stream.expose_provenance() as u64) })
+    }
+
+    fn stream_priority(&self, device: DeviceId, stream: RawStream) -> CudaResult<i32> {
+        let priority = Cell::new(0);
+        // SAFETY: whoever made the handle has promised that it names a stream; the pointer is to an integer of ours.
+        self.call(Call::StreamGetPriority, device, || unsafe {
+            cuStreamGetPriority(stream_handle(stream), priority.as_ptr())
+        })?;
+        Ok(priority.get())
     }
 
     unsafe fn stream_destroy(&self, device: DeviceId, stream: RawStream) -> CudaResult<()> {
@@ -104,7 +114,7 @@ impl Events for Hardware {
     }
 
     fn event_elapsed(&self, device: DeviceId, start: RawEvent, end: RawEvent) -> CudaResult<f32> {
-        let milliseconds = std::cell::Cell::new(0.0);
+        let milliseconds = Cell::new(0.0);
         // SAFETY: as above; the pointer is to a number of ours.
         self.call(Call::EventElapsedTime, device, || unsafe {
             cuEventElapsedTime(

@@ -1,0 +1,117 @@
+//! How the driver is opened, or why not. Each case runs in a process of its own, since a process opens it once.
+
+use cuda_driver::hardware::{self, OpenError};
+use cuda_driver::{Devices, Driver, ErrorCode};
+use std::process::Command;
+
+/// What a child process prints when it opens the driver with these variables; without a value, a variable is removed.
+fn opened(variables: &[(&str, Option<&str>)]) -> String {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "child", "--ignored", "--nocapture"]);
+    for (name, value) in variables {
+        match value {
+            Some(value) => child.env(name, value),
+            None => child.env_remove(name),
+        };
+    }
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answer = text.lines().find_map(|line| line.split_once("answer: "));
+    answer.unwrap_or_else(|| panic!("{text}")).1.to_owned()
+}
+
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn child() {
+    match hardware::open() {
+        Ok(driver) => println!("answer: {:?} devices", driver.device_count().unwrap()),
+        Err(error) => println!("answer: {error:?}"),
+    }
+}
+
+/// Whether the driver is the emulated one, which the environment tells what to be.
+fn is_emulated() -> bool {
+    std::env::var_os("CARVE_SIM_DEVICES").is_some()
+}
+
+#[test]
+fn without_a_library_there_is_no_driver() {
+    if is_emulated() {
+        assert_eq!(opened(&[("LD_LIBRARY_PATH", None)]), "NoDriver");
+    }
+}
+
+#[test]
+fn an_old_driver_is_told_with_its_version() {
+    if is_emulated() {
+        let answer = opened(&[("CARVE_SIM_VERSION", Some("11040"))]);
+        assert_eq!(answer, "TooOld { version: Some(11040) }");
+    }
+}
+
+#[test]
+fn hidden_devices_are_no_devices() {
+    let answer = opened(&[("CUDA_VISIBLE_DEVICES", Some(""))]);
+    assert_eq!(answer, r#"NoDevice { visible: Some("") }"#);
+    if is_emulated() {
+        let answer = opened(&[
+            ("CARVE_SIM_DEVICES", Some("0")),
+            ("CUDA_VISIBLE_DEVICES", None),
+        ]);
+        assert_eq!(answer, "NoDevice { visible: None }");
+    }
+}
+
+#[test]
+fn visible_devices_are_counted() {
+    assert_eq!(opened(&[("CUDA_VISIBLE_DEVICES", Some("0"))]), "1 devices");
+    if is_emulated() {
+        let list = |value| {
+            opened(&[
+                ("CARVE_SIM_DEVICES", Some("3")),
+                ("CUDA_VISIBLE_DEVICES", Some(value)),
+            ])
+        };
+        assert_eq!(list("2,0"), "2 devices");
+        // The list ends at the first that does not exist.
+        assert_eq!(list("1,7,2"), "1 devices");
+    }
+}
+
+/// Case 26: a forked child that uses the parent's state.
+#[test]
+fn a_forked_child_is_refused_and_the_parent_goes_on() {
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+        fn _exit(status: i32) -> !;
+    }
+    let driver = hardware::open().unwrap();
+    let parent = std::process::id();
+    // SAFETY: the child makes no call that takes a lock, and ends without running destructors.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        let refused = |result: Result<(), cuda_driver::CudaError>| {
+            result.is_err_and(|error| error.code == ErrorCode::NOT_INITIALIZED)
+        };
+        let device = cuda_driver::DeviceId(0);
+        let calls = driver.counters().snapshot().total();
+        let all = refused(driver.device_count().map(drop))
+            && refused(driver.memory_info(device).map(drop))
+            && refused(cuda_driver::Memory::mem_alloc(&driver, device, 256).map(drop))
+            && refused(driver.device_properties(device).map(drop));
+        let opened = hardware::open().err();
+        let told = matches!(
+            opened,
+            Some(OpenError::Forked { opened_by: Some(by), child }) if by == parent && child != parent
+        );
+        let counted = driver.counters().snapshot().total() - calls == 4;
+        // SAFETY: ends the process.
+        unsafe { _exit(i32::from(!(all && told && counted))) };
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to an integer of ours.
+    assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0);
+    assert!(driver.device_count().unwrap() > 0);
+}

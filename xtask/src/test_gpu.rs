@@ -1,0 +1,90 @@
+//! `cargo xtask test-gpu`: the suite of the hardware, on a GPU or on the emulated driver library.
+
+use std::path::{Path, PathBuf};
+
+use crate::doctor;
+use crate::failure::Failure;
+use crate::invocation::Invocation;
+use crate::report::Report;
+use crate::toolkit;
+use crate::workspace;
+
+/// The tests that run on whatever driver the loader finds.
+const SUITE: &str = "cargo test --package cuda-contract --features cuda --test hardware --test clients --test opening";
+/// A whole program over all layers.
+const PROGRAM: &str = "cargo run --package tensor-cuda --features cuda --example digits";
+
+/// On a GPU. Without one, says so.
+pub(crate) fn run() -> Result<(), Failure> {
+    if let Some(reason) = doctor::no_gpu() {
+        return Err(Failure::Cannot(format!(
+            "there is no GPU to test on: {reason}; try `cargo xtask test-gpu --emulated`"
+        )));
+    }
+    toolkit::make()?;
+    let mut report = Report::new();
+    report.command("contract on hardware", &Invocation::new(SUITE))?;
+    println!("{report}");
+    Ok(())
+}
+
+/// On the emulated library.
+pub(crate) fn run_emulated() -> Result<(), Failure> {
+    let mut report = Report::new();
+    emulated(&mut report)?;
+    println!("{report}");
+    Ok(())
+}
+
+/// The steps of [`run_emulated`]; `ci` has them, too.
+pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
+    report.step("toolkit", toolkit::make)?;
+    let folder = report.step("emulated driver library", library)?;
+    let interface = Invocation::new("cargo test --package cuda-sim-library --features cuda");
+    report.command("the library's interface", &interface)?;
+    for (name, pools) in [
+        ("contract, emulated", "1"),
+        ("contract, emulated, no pools", "0"),
+    ] {
+        let suite = on_library(Invocation::new(SUITE), &folder);
+        report.command(name, &suite.env("CARVE_SIM_POOLS", pools))?;
+    }
+    report.command(
+        "example, emulated",
+        &on_library(Invocation::new(PROGRAM), &folder),
+    )
+}
+
+/// The folder with the emulated library, by the driver's name.
+pub(crate) fn library() -> Result<PathBuf, Failure> {
+    let line = Invocation::new("cargo build --package cuda-sim-library");
+    if !line.succeeds()? {
+        return Err(Failure::Check(format!(
+            "the emulated library was not built:\n    {line}"
+        )));
+    }
+    let folder = workspace::target_folder().join("emulated");
+    let built = workspace::target_folder().join("debug/libcuda.so");
+    let built = std::path::absolute(&built).unwrap_or(built);
+    link(&folder, &built).map_err(|error| {
+        Failure::Check(format!("{} could not be named: {error}", built.display()))
+    })?;
+    Ok(folder)
+}
+
+/// A link and no copy: programs that look for `libcuda.so` find the library itself among the build outputs, and the loader
+/// has to see that both are one.
+fn link(folder: &Path, library: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let named = folder.join("libcuda.so.1");
+    match std::fs::remove_file(&named) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => std::os::unix::fs::symlink(library, named),
+    }
+}
+
+/// A command whose programs find the emulated library, with two devices.
+pub(crate) fn on_library(line: Invocation, folder: &Path) -> Invocation {
+    line.env("LD_LIBRARY_PATH", folder.display().to_string())
+        .env("CARVE_SIM_DEVICES", "2")
+}
