@@ -2,8 +2,10 @@
 
 use crate::clock::{Clock, Point, StreamId};
 use crate::counters::OrderCounts;
+use crate::host_memory::HostPool;
 use crate::node::{Node, Scope};
 use crate::notifier::Notifier;
+use crate::policy::{Behaviour, PoisonPolicy};
 use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Counted, Mutex, Ordering};
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
@@ -11,7 +13,7 @@ use cuda_driver::{
     CallSite, CudaError, CudaResult, DeviceId, DeviceProperties, Driver, EventFlags, RawEvent,
 };
 use std::panic::Location;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The first failure that left a device's state unknown.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,10 @@ pub(crate) struct DeviceCore {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) id: DeviceId,
     pub(crate) properties: DeviceProperties,
+    pub(crate) behaviour: Behaviour,
+    pub(crate) host_pool: HostPool,
+    /// The other devices of the runtime, where they share its fate.
+    peers: OnceLock<Vec<Weak<DeviceCore>>>,
     /// What ordering cost on streams that are retired.
     retired_counts: Mutex<OrderCounts>,
     pub(crate) live: Live,
@@ -66,8 +72,13 @@ impl DeviceCore {
         driver: Arc<dyn Driver>,
         id: DeviceId,
         properties: DeviceProperties,
+        behaviour: Behaviour,
+        host_pool_bytes: usize,
     ) -> Arc<Self> {
         Arc::new(Self {
+            behaviour,
+            host_pool: HostPool::new(host_pool_bytes),
+            peers: OnceLock::new(),
             driver,
             id,
             properties,
@@ -102,14 +113,13 @@ impl DeviceCore {
     #[inline]
     pub(crate) fn check_poison(&self) -> RuntimeResult<()> {
         match self.is_poisoned() {
-            true => Err(self.poison_error()),
+            true => Err(self.poison_error(self.poison.get().expect("set before the flag"))),
             false => Ok(()),
         }
     }
 
     #[cold]
-    fn poison_error(&self) -> RuntimeError {
-        let poison = self.poison.get().expect("set before the flag");
+    fn poison_error(&self, poison: &Poison) -> RuntimeError {
         RuntimeError::Poisoned {
             device: self.id,
             first: poison.first,
@@ -133,8 +143,26 @@ impl DeviceCore {
     #[track_caller]
     pub(crate) fn poison(&self, first: CudaError) {
         let origin = CallSite::current().unwrap_or_else(Location::caller);
-        let _ = self.poison.set(Poison { first, origin });
+        let poison = Poison { first, origin };
+        if self.behaviour.poison == PoisonPolicy::Abort {
+            eprintln!("{}", self.poison_error(&poison));
+            std::process::abort();
+        }
+        self.take_poison(poison);
+        let peers = self.peers.get().into_iter().flatten();
+        for peer in peers.filter_map(Weak::upgrade) {
+            peer.take_poison(poison);
+        }
+    }
+
+    fn take_poison(&self, poison: Poison) {
+        let _ = self.poison.set(poison);
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Names the devices that are lost together with this one.
+    pub(crate) fn share_fate(&self, peers: Vec<Weak<DeviceCore>>) {
+        let _ = self.peers.set(peers);
     }
 
     /// Keeps the error of a destructor for the next checked call. The first one stays.
@@ -327,8 +355,8 @@ impl DeviceCore {
         }
     }
 
-    pub(crate) fn has_captures(&self) -> bool {
-        *self.captures.lock() > 0
+    pub(crate) fn open_captures(&self) -> usize {
+        *self.captures.lock()
     }
 
     /// Sleeps until no capture is open on the device. For threads of the runtime only.

@@ -5,13 +5,14 @@ use crate::counters::OrderCounts;
 use crate::late_frees;
 use crate::memory::DeviceMemory;
 use crate::module::Modules;
+use crate::policy::Behaviour;
 use crate::pool::Pool;
 use crate::provider::Providers;
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::stream_pool::StreamPool;
 use crate::{RuntimeError, RuntimeResult, capture};
-use cuda_driver::{CallCounts, CallSite, DeviceId, DeviceProperties, Driver};
+use cuda_driver::{CallCounts, CallSite, DeviceId, DeviceProperties, Driver, RawStream};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -21,21 +22,53 @@ use std::thread::JoinHandle;
 /// What the runtime holds for one device. Everything made from it keeps it alive.
 pub(crate) struct DeviceResources {
     core: Arc<DeviceCore>,
-    pool: Arc<Pool>,
+    /// What others keep here. Given up by the runtime; whatever is left goes first.
+    providers: Providers,
+    /// The one of usual priority first.
+    pools: Vec<Arc<Pool>>,
     memory: DeviceMemory,
     /// The device's own stream for blocking transfers.
     transfer: Arc<Slot>,
     modules: Modules,
-    providers: Providers,
     reclaimer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How a device's resources are set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) streams: usize,
+    /// Further pools: priority and streams.
+    pub(crate) priorities: Vec<(i32, usize)>,
     pub(crate) threshold_bytes: u64,
     pub(crate) prime_bytes: usize,
+    pub(crate) host_pool_bytes: usize,
+    pub(crate) behaviour: Behaviour,
+}
+
+/// A pool for each priority.
+fn open_pools(core: &Arc<DeviceCore>, setup: &Setup) -> RuntimeResult<Vec<Arc<Pool>>> {
+    let (least, most) = core.properties.priorities;
+    let mut pools: Vec<Arc<Pool>> = Vec::with_capacity(1 + setup.priorities.len());
+    for &(priority, streams) in [(0, setup.streams)].iter().chain(&setup.priorities) {
+        let pool = if (most..=least).contains(&priority) {
+            Pool::new(core, pools.len(), priority, streams)
+        } else {
+            Err(RuntimeError::BadPriority {
+                device: core.id,
+                priority,
+                least,
+                most,
+            })
+        };
+        match pool {
+            Ok(pool) => pools.push(pool),
+            Err(error) => {
+                pools.iter().for_each(|pool| pool.destroy());
+                return Err(error);
+            }
+        }
+    }
+    Ok(pools)
 }
 
 /// A device of a runtime. Cheap to clone; what is made from it keeps its resources alive.
@@ -46,11 +79,17 @@ impl Device {
     pub(crate) fn open(
         driver: &Arc<dyn Driver>,
         id: DeviceId,
-        setup: Setup,
+        setup: &Setup,
     ) -> RuntimeResult<Self> {
         let properties = driver.device_properties(id)?;
-        let core = DeviceCore::new(driver.clone(), id, properties);
-        let pool = Pool::new(&core, setup.streams)?;
+        let core = DeviceCore::new(
+            driver.clone(),
+            id,
+            properties,
+            setup.behaviour,
+            setup.host_pool_bytes,
+        );
+        let pools = open_pools(&core, setup)?;
         let built = DeviceMemory::new(&core, setup.threshold_bytes).and_then(|memory| {
             let primed = memory.prime(setup.prime_bytes);
             match primed.and_then(|()| Slot::new(&core, 0)) {
@@ -64,17 +103,17 @@ impl Device {
         let (memory, transfer) = match built {
             Ok(built) => built,
             Err(error) => {
-                pool.destroy();
+                pools.iter().for_each(|pool| pool.destroy());
                 return Err(error);
             }
         };
         Ok(Self(Arc::new(DeviceResources {
+            providers: Providers::default(),
             core,
-            pool,
+            pools,
             memory,
             transfer,
             modules: Modules::default(),
-            providers: Providers::default(),
             reclaimer: Mutex::new(None),
         })))
     }
@@ -83,8 +122,12 @@ impl Device {
         &self.0.core
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.0.pool
+    pub(crate) fn pool(&self, number: usize) -> &Pool {
+        &self.0.pools[number]
+    }
+
+    pub(crate) fn providers(&self) -> &Providers {
+        &self.0.providers
     }
 
     pub(crate) fn memory(&self) -> &DeviceMemory {
@@ -93,10 +136,6 @@ impl Device {
 
     pub(crate) fn modules(&self) -> &Modules {
         &self.0.modules
-    }
-
-    pub(crate) fn providers(&self) -> &Providers {
-        &self.0.providers
     }
 
     /// Starts the thread of frees that may block, once.
@@ -109,10 +148,10 @@ impl Device {
         Ok(())
     }
 
-    /// Waits for everything that is queued on streams that are not leased, and for pending frees.
+    /// Waits for everything that is queued, and for pending frees.
     pub(crate) fn drain(&self) -> RuntimeResult<()> {
-        self.0.pool.drain()?;
-        self.0.transfer.synchronize()?;
+        let slots = self.0.core.slots();
+        slots.iter().try_for_each(|slot| slot.drain())?;
         self.0.memory.drain()
     }
 
@@ -134,10 +173,43 @@ impl Device {
         &self.0.core.driver
     }
 
-    /// The device's streams.
+    /// The device's streams, of usual priority.
     #[must_use]
     pub fn streams(&self) -> StreamPool<'_> {
-        StreamPool::of(self)
+        StreamPool::of(self, 0)
+    }
+
+    /// The device's streams of another priority; smaller is more urgent. The runtime's builder says which there are.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSuchPriority`].
+    pub fn streams_at(&self, priority: i32) -> RuntimeResult<StreamPool<'_>> {
+        let mut pools = self.0.pools.iter();
+        match pools.position(|pool| pool.priority == priority) {
+            Some(number) => Ok(StreamPool::of(self, number)),
+            None => Err(RuntimeError::NoSuchPriority {
+                device: self.id(),
+                priority,
+            }),
+        }
+    }
+
+    /// A stream that the user made, to be used like any other until the last clone drops. It is never pooled, and not
+    /// destroyed. What may be queued there is unknown, so nothing is assumed: each completion has an event of its own at once, and
+    /// no lease is ever handed out after one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Poisoned`], or the error that a destructor left.
+    ///
+    /// # Safety
+    /// The stream is one of this device, made through the same driver with the non-blocking flag, and exists until Carve has
+    /// forgotten it: as long as there are clones, or guards or captures of it. What else is queued on it is ordered with every
+    /// other use of the memory that it touches, and it is captured by Carve alone in that time.
+    #[track_caller]
+    pub unsafe fn adopt_stream(&self, stream: RawStream) -> RuntimeResult<Stream> {
+        let _site = CallSite::enter();
+        self.check()?;
+        Ok(Stream::adopted(self, &Slot::adopted(self.core(), stream)))
     }
 
     /// The device's own stream for blocking transfers, which no pool hands out.
@@ -228,7 +300,8 @@ impl Device {
             allocations: live.allocations.load(Ordering::Relaxed),
             allocated_bytes: live.allocated_bytes.load(Ordering::Relaxed),
             graphs: live.graphs.load(Ordering::Relaxed),
-            leased_streams: self.0.pool.counts().leased,
+            leased_streams: self.0.pools.iter().map(|pool| pool.counts().leased).sum(),
+            captures: self.0.core.open_captures(),
             leaked_bytes: live.leaked_bytes.load(Ordering::Relaxed),
         }
     }
@@ -270,6 +343,8 @@ pub struct Alive {
     pub graphs: usize,
     /// Leased streams.
     pub leased_streams: usize,
+    /// Captures that are open.
+    pub captures: usize,
     /// Bytes that were leaked because something may still use them.
     pub leaked_bytes: usize,
 }
@@ -283,6 +358,7 @@ impl fmt::Debug for Device {
 impl Drop for DeviceResources {
     /// Nothing made from the device is left. Waits for queued work, then gives everything back.
     fn drop(&mut self) {
+        self.providers.close();
         self.memory.late_frees.close();
         if let Some(thread) = self.reclaimer.get_mut().take() {
             // A panic of the thread was reported where it happened; a destructor adds nothing.
@@ -290,10 +366,11 @@ impl Drop for DeviceResources {
         }
         let give_back = || {
             // Modules are unloaded below: their launches must be over.
-            self.pool.settle();
+            self.pools.iter().for_each(|pool| pool.settle());
             self.transfer.synchronize_or_poison();
             self.memory.destroy();
-            self.pool.destroy();
+            self.core.host_pool.empty(&self.core);
+            self.pools.iter().for_each(|pool| pool.destroy());
             self.transfer.destroy();
             self.modules.unload(&self.core);
             self.core.close_events();

@@ -154,6 +154,46 @@ pub enum RuntimeError {
         kernel: &'static str,
     },
 
+    /// A builder named a device twice.
+    #[error("{device} was named twice: a runtime has each device once")]
+    DeviceTwice {
+        /// The device.
+        device: DeviceId,
+    },
+
+    /// A builder asked for streams of a priority that the device does not have.
+    #[error(
+        "{device} has stream priorities from {least}, the least urgent, to {most}: {priority} is none of them"
+    )]
+    BadPriority {
+        /// The device.
+        device: DeviceId,
+        /// The priority asked for.
+        priority: i32,
+        /// The least urgent priority.
+        least: i32,
+        /// The most urgent one.
+        most: i32,
+    },
+
+    /// A builder was asked twice for streams of one priority; those of usual priority have a setting of their own.
+    #[error(
+        "streams of priority {priority} were asked for twice; `streams_per_device` sets the number of those of priority 0"
+    )]
+    PriorityTwice {
+        /// The priority.
+        priority: i32,
+    },
+
+    /// The runtime was built without streams of this priority.
+    #[error("{device} has no streams of priority {priority}: ask the runtime's builder for some")]
+    NoSuchPriority {
+        /// The device.
+        device: DeviceId,
+        /// The priority asked for.
+        priority: i32,
+    },
+
     /// A builder was given a value that can't work.
     #[error("{what} can't be {value}")]
     BadSetting {

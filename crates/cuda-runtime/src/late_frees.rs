@@ -62,12 +62,14 @@ impl Grave {
     }
 
     fn free(&self, core: &DeviceCore) -> RuntimeResult<()> {
-        core.call_in_cleanup(|driver| match self.memory {
-            // SAFETY: every outstanding use is done, and the owner gave the memory up.
-            Grabbed::Device(address) => unsafe { driver.mem_free(core.id, address) },
+        match self.memory {
+            Grabbed::Device(address) => core.call_in_cleanup(|driver| {
+                // SAFETY: every outstanding use is done, and the owner gave the memory up.
+                unsafe { driver.mem_free(core.id, address) }
+            }),
             // SAFETY: as above.
-            Grabbed::Host(HostAddress(address)) => unsafe { driver.host_free(core.id, address) },
-        })
+            Grabbed::Host(HostAddress(address)) => unsafe { core.free_host(address, self.bytes) },
+        }
     }
 }
 

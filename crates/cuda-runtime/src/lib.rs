@@ -41,7 +41,7 @@
 //!
 //! # Modules
 //!
-//! `discover`, `runtime` and `device` set up; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
+//! `discover`, `runtime`, `policy` and `device` set up; `provider` keeps what others need per device; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
 //! `slot` is one driver stream with its timeline (`slot_host` waits for it, `slot_capture` lets it be captured), `node` a place on
 //! one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `host_memory` is page-locked;
@@ -64,6 +64,7 @@ mod memory;
 mod module;
 mod node;
 mod notifier;
+mod policy;
 mod pool;
 mod primitive;
 mod provider;
@@ -89,9 +90,10 @@ pub use finished::Finished;
 pub use graph::Graph;
 pub use memory::Allocation;
 pub use module::Kernel;
+pub use policy::PoisonPolicy;
 pub use pool::PoolCounts;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use slot_host::Synchronized;
 pub use standing::Standing;
 pub use stream::Stream;
-pub use stream_pool::{AcquireStream, AcquireStreams, StreamPool};
+pub use stream_pool::{AcquireAfter, AcquireStream, AcquireStreams, StreamPool};

@@ -3,10 +3,10 @@
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::notifier::{Notifier, WatchId};
+use crate::primitive::{Mutex, MutexGuard};
 use crate::slot::{AfterLease, Slot};
 use crate::stream::Lease;
 use crate::{RuntimeError, RuntimeResult};
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -14,6 +14,10 @@ use std::task::{Wake, Waker};
 #[derive(Debug)]
 pub(crate) struct Pool {
     core: Arc<DeviceCore>,
+    /// Of its streams; smaller is more urgent.
+    pub(crate) priority: i32,
+    /// Place among the device's pools.
+    number: usize,
     state: Mutex<PoolState>,
     /// What the notifier wakes.
     waker: Waker,
@@ -103,11 +107,16 @@ impl PoolState {
 }
 
 impl Pool {
-    pub(crate) fn new(core: &Arc<DeviceCore>, size: usize) -> RuntimeResult<Arc<Self>> {
+    pub(crate) fn new(
+        core: &Arc<DeviceCore>,
+        number: usize,
+        priority: i32,
+        size: usize,
+    ) -> RuntimeResult<Arc<Self>> {
         let mut idle = VecDeque::with_capacity(size);
         for _ in 0..size {
-            match Slot::new(core, 0) {
-                Ok(slot) => idle.push_back(Lease::resting(slot)),
+            match Slot::new(core, priority) {
+                Ok(slot) => idle.push_back(Lease::resting(slot, number)),
                 Err(error) => {
                     idle.iter().for_each(|lease| lease.slot().destroy());
                     return Err(error);
@@ -116,6 +125,8 @@ impl Pool {
         }
         Ok(Arc::new_cyclic(|pool| Self {
             core: core.clone(),
+            priority,
+            number,
             waker: Waker::from(Arc::new(FirstInQueue(pool.clone()))),
             state: Mutex::new(PoolState {
                 idle,
@@ -201,9 +212,9 @@ impl Pool {
 
     /// Makes one of the streams that could not be replaced before.
     fn make_up(&self, state: &mut PoolState) -> RuntimeResult<()> {
-        let slot = Slot::new(&self.core, 0)?;
+        let slot = Slot::new(&self.core, self.priority)?;
         state.missing -= 1;
-        state.idle.push_back(Lease::resting(slot));
+        state.idle.push_back(Lease::resting(slot, self.number));
         Ok(())
     }
 
@@ -358,8 +369,8 @@ impl Pool {
     /// again.
     fn replacement(&self, old: &Arc<Lease>) -> Option<Arc<Lease>> {
         old.slot().destroy();
-        match Slot::new(&self.core, 0) {
-            Ok(slot) => Some(Lease::resting(slot)),
+        match Slot::new(&self.core, self.priority) {
+            Ok(slot) => Some(Lease::resting(slot, self.number)),
             Err(error) => {
                 self.core.park(error);
                 None
@@ -367,16 +378,8 @@ impl Pool {
         }
     }
 
-    /// Waits for the work of every stream that is not leased.
-    pub(crate) fn drain(&self) -> RuntimeResult<()> {
-        let state = self.state.lock();
-        let leases = state.pending.iter().map(|(lease, _)| lease);
-        leases
-            .chain(&state.idle)
-            .try_for_each(|lease| lease.slot().synchronize().map(drop))
-    }
-
-    /// As [`drain`](Self::drain), for a destructor: also while this thread captures on another device.
+    /// Waits for the work of every stream that is not leased. For a destructor: also while this thread captures on another
+    /// device.
     pub(crate) fn settle(&self) {
         let state = self.state.lock();
         let leases = state.pending.iter().map(|(lease, _)| lease);

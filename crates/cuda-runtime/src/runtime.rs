@@ -2,6 +2,7 @@
 
 use crate::device::{Alive, Device, Setup};
 use crate::discover::Found;
+use crate::policy::{Behaviour, PoisonPolicy};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, DeviceId, Driver};
 use std::sync::Arc;
@@ -10,23 +11,23 @@ use std::sync::Arc;
 ///
 /// Everything made from a runtime keeps the resources of its device alive, so nothing outlives them.
 #[derive(Clone, Debug)]
-pub struct Runtime {
+pub struct Runtime(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     driver: Arc<dyn Driver>,
-    devices: Arc<Devices>,
+    devices: Box<[Device]>,
     default: usize,
     #[cfg(feature = "sim")]
     simulated: Option<cuda_sim::SimDriver>,
 }
 
-/// The devices of all handles of one runtime.
-#[derive(Debug)]
-struct Devices(Box<[Device]>);
-
-impl Drop for Devices {
+impl Drop for Inner {
     fn drop(&mut self) {
-        for device in &self.0 {
-            device.providers().clear(true);
-        }
+        // What is kept with a device may hold it, and would keep it for ever.
+        self.devices
+            .iter()
+            .for_each(|device| device.providers().close());
     }
 }
 
@@ -51,8 +52,11 @@ impl Runtime {
             default: None,
             setup: Setup {
                 streams: 4,
+                priorities: Vec::new(),
                 threshold_bytes: u64::MAX,
                 prime_bytes: 0,
+                host_pool_bytes: 0,
+                behaviour: Behaviour::default(),
             },
             #[cfg(feature = "sim")]
             simulation: None,
@@ -62,7 +66,7 @@ impl Runtime {
     /// The driver.
     #[must_use]
     pub fn driver(&self) -> &Arc<dyn Driver> {
-        &self.driver
+        &self.0.driver
     }
 
     /// The simulation behind the devices: its reports, faults, modelled time and timeline. `None` on hardware, and for
@@ -70,38 +74,39 @@ impl Runtime {
     #[cfg(feature = "sim")]
     #[must_use]
     pub fn simulation(&self) -> Option<&cuda_sim::SimDriver> {
-        self.simulated.as_ref()
+        self.0.simulated.as_ref()
     }
 
     /// The devices, in the order they were chosen.
     #[must_use]
     pub fn devices(&self) -> &[Device] {
-        &self.devices.0
+        &self.0.devices
     }
 
     /// The device that the builder named as the default, or else the first.
     #[must_use]
     pub fn default_device(&self) -> &Device {
-        &self.devices.0[self.default]
+        &self.0.devices[self.0.default]
     }
 
-    /// Waits for everything queued on streams that are not leased and for pending frees, and says for each device
-    /// what is still alive. Objects that are alive keep working.
+    /// Waits for everything queued, on leased streams too, and for pending frees; gives up what is kept with the devices
+    /// ([`Device::provider`]), and says for each device what is still alive. Objects that are alive keep working.
+    ///
+    /// Of a stream that another thread captures, what was queued before its capture is waited for.
     ///
     /// # Errors
-    /// [`RuntimeError::CaptureActive`] while this thread captures; errors of the work waited for.
+    /// [`RuntimeError::CaptureActive`] while this thread captures; the first error of the work waited for, after all
+    /// devices were looked at.
     #[track_caller]
     pub fn shutdown(self) -> RuntimeResult<Vec<(DeviceId, Alive)>> {
         let _site = CallSite::enter();
         crate::capture::refuse("shutting the runtime down")?;
-        self.devices
-            .0
-            .iter()
-            .map(|device| {
-                device.providers().clear(false);
-                device.drain().map(|()| (device.id(), device.alive()))
-            })
-            .collect()
+        let devices = &self.0.devices;
+        devices.iter().for_each(|device| device.providers().clear());
+        let drained: Vec<_> = devices.iter().map(Device::drain).collect();
+        drained.into_iter().collect::<RuntimeResult<()>>()?;
+        let alive = devices.iter().map(|device| (device.id(), device.alive()));
+        Ok(alive.collect())
     }
 }
 
@@ -157,10 +162,58 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Adds a pool of `streams` streams of `priority` to each device, for [`Device::streams_at`]. Smaller is more urgent, 0 usual;
+    /// [`DeviceProperties::priorities`](cuda_driver::DeviceProperties::priorities) tells what a device has. Default: none.
+    #[must_use]
+    pub fn streams_at_priority(mut self, priority: i32, streams: usize) -> Self {
+        self.setup.priorities.push((priority, streams));
+        self
+    }
+
+    /// Bytes of page-locked host memory that each device keeps for the next who asks, when they are not in use. Requests that
+    /// fit are rounded up to powers of two. Default: none.
+    #[must_use]
+    pub fn host_pool_bytes(mut self, bytes: usize) -> Self {
+        self.setup.host_pool_bytes = bytes;
+        self
+    }
+
+    /// What else is lost with a device whose state a failure leaves unknown. Default: nothing.
+    #[must_use]
+    pub fn poison_policy(mut self, policy: PoisonPolicy) -> Self {
+        self.setup.behaviour.poison = policy;
+        self
+    }
+
+    /// Waits on the host after each operation outside captures, so that the call that asked for one returns its fault. For
+    /// finding faults: nothing overlaps any more. Default: off.
+    #[must_use]
+    pub fn synchronize_after_each_operation(mut self, on: bool) -> Self {
+        self.setup.behaviour.synchronize = on;
+        self
+    }
+
+    fn check_priorities(&self) -> RuntimeResult<()> {
+        for (at, &(priority, streams)) in self.setup.priorities.iter().enumerate() {
+            if streams == 0 {
+                return Err(RuntimeError::BadSetting {
+                    what: "the number of streams at a priority",
+                    value: 0,
+                });
+            }
+            let mut earlier = self.setup.priorities[..at].iter();
+            if priority == 0 || earlier.any(|&(other, _)| other == priority) {
+                return Err(RuntimeError::PriorityTwice { priority });
+            }
+        }
+        Ok(())
+    }
+
     /// Opens the devices.
     ///
     /// # Errors
-    /// [`RuntimeError::BadSetting`], [`RuntimeError::NoSuchDevice`], the driver's own; with feature `cuda`,
+    /// [`RuntimeError::BadSetting`], [`RuntimeError::NoSuchDevice`], [`RuntimeError::DeviceTwice`],
+    /// [`RuntimeError::BadPriority`], [`RuntimeError::PriorityTwice`], the driver's own; with feature `cuda`,
     /// `RuntimeError::Hardware` for a driver that is there and can't be used.
     #[track_caller]
     pub fn build(self) -> RuntimeResult<Runtime> {
@@ -171,6 +224,7 @@ impl RuntimeBuilder {
                 value: 0,
             });
         }
+        self.check_priorities()?;
         let found = match self.driver {
             Some(driver) => Found::given(driver),
             #[cfg(feature = "sim")]
@@ -188,6 +242,11 @@ impl RuntimeBuilder {
             false => Err(RuntimeError::NoSuchDevice { device, count }),
         };
         ids.iter().copied().try_for_each(check)?;
+        for (at, device) in ids.iter().enumerate() {
+            if ids[..at].contains(device) {
+                return Err(RuntimeError::DeviceTwice { device: *device });
+            }
+        }
         let default = self.default.or(ids.first().copied()).unwrap_or(DeviceId(0));
         let default =
             ids.iter()
@@ -198,14 +257,21 @@ impl RuntimeBuilder {
                 })?;
         let devices = ids
             .iter()
-            .map(|&id| Device::open(&driver, id, self.setup))
-            .collect::<RuntimeResult<_>>()?;
-        Ok(Runtime {
+            .map(|&id| Device::open(&driver, id, &self.setup))
+            .collect::<RuntimeResult<Box<[_]>>>()?;
+        if self.setup.behaviour.poison == PoisonPolicy::Runtime {
+            for device in &devices {
+                let others = devices.iter().filter(|other| !device.same(other));
+                let others = others.map(|other| Arc::downgrade(other.core()));
+                device.core().share_fate(others.collect());
+            }
+        }
+        Ok(Runtime(Arc::new(Inner {
             driver,
-            devices: Arc::new(Devices(devices)),
+            devices,
             default,
             #[cfg(feature = "sim")]
             simulated: found.simulated,
-        })
+        })))
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Timeline {
     pub(crate) queued: u64,
     /// Number of those that the tail covers.
     covered: u64,
+    /// Number of those that are known to be done, where the builder asked to wait after each.
+    finished: u64,
     /// Whether an allocation may still join the tail: it has no event, and nobody has begun to wait for it on the host.
     pub(crate) open: bool,
     pub(crate) counts: OrderCounts,
@@ -84,6 +86,7 @@ impl Timeline {
             earlier: SmallVec::new(),
             queued: 0,
             covered: 0,
+            finished: 0,
             open: false,
             counts: OrderCounts::default(),
         }
@@ -144,6 +147,15 @@ pub(crate) enum AfterLease {
 impl Slot {
     pub(crate) fn new(core: &Arc<DeviceCore>, priority: i32) -> RuntimeResult<Arc<Self>> {
         let raw = core.call(|driver| driver.stream_create(core.id, priority))?;
+        Ok(Self::of(core, raw, false))
+    }
+
+    /// The slot of a stream that the user made, and may use behind Carve's back.
+    pub(crate) fn adopted(core: &Arc<DeviceCore>, raw: RawStream) -> Arc<Self> {
+        Self::of(core, raw, true)
+    }
+
+    fn of(core: &Arc<DeviceCore>, raw: RawStream, exposed: bool) -> Arc<Self> {
         let id = StreamId::fresh();
         let slot = Arc::new(Self {
             core: core.clone(),
@@ -151,7 +163,7 @@ impl Slot {
             raw,
             progress: AtomicU64::new(0),
             active: AtomicU64::new(id.number()),
-            exposed: AtomicBool::new(false),
+            exposed: AtomicBool::new(exposed),
             broken: AtomicBool::new(false),
             frees: AtomicBool::new(false),
             state: Mutex::new(SlotState {
@@ -161,7 +173,7 @@ impl Slot {
             }),
         });
         core.watch(&slot);
-        Ok(slot)
+        slot
     }
 
     fn is_exposed(&self) -> bool {
@@ -198,10 +210,29 @@ impl Slot {
         let session = session.as_deref();
         let result = self.settle(timeline, session).and_then(|()| {
             timeline.queued += 1;
-            self.core.call_in_cleanup(|driver| call(driver, self.raw))
+            let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+            self.finish_operation(timeline)?;
+            Ok(made)
         });
         doom(session, &result);
         result
+    }
+
+    /// Where the builder asked for it, waits on the host for what was just queued.
+    fn finish_operation(&self, timeline: &mut Timeline) -> RuntimeResult<()> {
+        if !self.core.behaviour.synchronize || timeline.scope != Scope::Eager {
+            return Ok(());
+        }
+        timeline.open = false;
+        let core = &self.core;
+        core.call_in_cleanup(|driver| {
+            capture::relaxed(driver, |driver| {
+                driver.stream_synchronize(core.id, self.raw)
+            })
+        })?;
+        self.reached(timeline.position, &timeline.clock);
+        timeline.finished = timeline.queued;
+        Ok(())
     }
 
     /// Queues an allocation by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
@@ -223,6 +254,7 @@ impl Slot {
             timeline.queued += 1;
         }
         let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+        self.finish_operation(timeline)?;
         match (&timeline.tail, joins) {
             (Some(tail), true) => {
                 timeline.counts.completions_shared += 1;
@@ -284,6 +316,9 @@ impl Slot {
         let place = Completion::from_node(node);
         timeline.tail = Some(place.clone());
         timeline.counts.completions += 1;
+        if self.core.behaviour.synchronize && timeline.finished == timeline.queued && !exposed {
+            self.progress.fetch_max(point.position, Ordering::AcqRel);
+        }
         if exposed {
             self.record_tail(timeline, session)?;
         }
@@ -446,7 +481,7 @@ impl Slot {
     }
 
     /// Uses the stream for the last time: whoever holds its tail gets an event.
-    fn retire(&self) {
+    pub(crate) fn retire(&self) {
         let mut state = self.state.lock();
         state.retired = true;
         if let Err(error) = self.settle(&mut state.eager, None) {

@@ -27,17 +27,43 @@ pub(crate) struct Lease {
     /// `None` while the slot is in its pool.
     device: Option<Device>,
     slot: Arc<Slot>,
-    pooled: bool,
+    origin: Origin,
+}
+
+/// Where a stream comes from, and goes to when its lease ends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Origin {
+    /// The pool of this number.
+    Pool(usize),
+    /// The device, which has it for itself.
+    Device,
+    /// The user, who made it.
+    User,
 }
 
 impl Lease {
     /// A slot of a pool, not leased.
-    pub(crate) fn resting(slot: Arc<Slot>) -> Arc<Self> {
+    pub(crate) fn resting(slot: Arc<Slot>, pool: usize) -> Arc<Self> {
         Arc::new(Self {
             device: None,
             slot,
-            pooled: true,
+            origin: Origin::Pool(pool),
         })
+    }
+
+    /// Ends the lease. Carve forgets a stream of the user's.
+    fn end(mut lease: Arc<Self>) {
+        let Some(last) = Arc::get_mut(&mut lease) else {
+            return;
+        };
+        let Some(device) = last.device.take() else {
+            return;
+        };
+        match last.origin {
+            Origin::Pool(pool) => device.pool(pool).give_back(lease),
+            Origin::User => lease.slot.retire(),
+            Origin::Device => {}
+        }
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -48,8 +74,13 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // Only when two clones of a stream dropped at the same moment, each seeing the other.
-        if let (true, Some(device)) = (self.pooled, self.device.take()) {
-            device.pool().give_back(Self::resting(self.slot.clone()));
+        if let Some(device) = self.device.take() {
+            let (slot, origin) = (self.slot.clone(), self.origin);
+            Self::end(Arc::new(Self {
+                device: Some(device),
+                slot,
+                origin,
+            }));
         }
     }
 }
@@ -65,11 +96,20 @@ impl Stream {
 
     /// A stream that belongs to the device itself and never goes to the pool.
     pub(crate) fn internal(device: &Device, slot: &Arc<Slot>) -> Self {
+        Self::outside_pools(device, slot, Origin::Device)
+    }
+
+    /// A stream that the user made.
+    pub(crate) fn adopted(device: &Device, slot: &Arc<Slot>) -> Self {
+        Self::outside_pools(device, slot, Origin::User)
+    }
+
+    fn outside_pools(device: &Device, slot: &Arc<Slot>, origin: Origin) -> Self {
         Self {
             lease: Some(Arc::new(Lease {
                 device: Some(device.clone()),
                 slot: slot.clone(),
-                pooled: false,
+                origin,
             })),
         }
     }
@@ -243,15 +283,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let Some(mut lease) = self.lease.take() else {
-            return;
-        };
-        if Arc::strong_count(&lease) == 1
-            && let Some(last) = Arc::get_mut(&mut lease)
-            && last.pooled
-            && let Some(device) = last.device.take()
+        if let Some(lease) = self.lease.take()
+            && Arc::strong_count(&lease) == 1
         {
-            device.pool().give_back(lease);
+            Lease::end(lease);
         }
     }
 }

@@ -17,20 +17,22 @@ use std::time::{Duration, Instant};
 /// | | at once | waits | awaited |
 /// |---|---|---|---|
 /// | one | [`try_acquire`](Self::try_acquire) | [`acquire`](Self::acquire), [`acquire_within`](Self::acquire_within) a time | [`acquire_async`](Self::acquire_async) |
-/// | several, all or none | [`try_acquire_many`](Self::try_acquire_many) | [`acquire_many`](Self::acquire_many) | [`acquire_many_async`](Self::acquire_many_async) |
-/// | one, after a completion | [`try_acquire_after`](Self::try_acquire_after) | [`acquire_after`](Self::acquire_after) | |
+/// | several, all or none | [`try_acquire_many`](Self::try_acquire_many) | [`acquire_many`](Self::acquire_many), [`acquire_many_within`](Self::acquire_many_within) | [`acquire_many_async`](Self::acquire_many_async) |
+/// | one, after a completion | [`try_acquire_after`](Self::try_acquire_after) | [`acquire_after`](Self::acquire_after), [`acquire_after_within`](Self::acquire_after_within) | [`acquire_after_async`](Self::acquire_after_async) |
 #[derive(Clone, Copy, Debug)]
 pub struct StreamPool<'d> {
     device: &'d Device,
+    /// Place among the device's pools.
+    number: usize,
 }
 
 impl<'d> StreamPool<'d> {
-    pub(crate) fn of(device: &'d Device) -> Self {
-        Self { device }
+    pub(crate) fn of(device: &'d Device, number: usize) -> Self {
+        Self { device, number }
     }
 
     fn pool(&self) -> &'d Pool {
-        self.device.pool()
+        self.device.pool(self.number)
     }
 
     /// How many streams are in which state.
@@ -92,11 +94,22 @@ impl<'d> StreamPool<'d> {
         Ok(self.lease(self.wait(count, None)?))
     }
 
+    /// As [`acquire_many`](Self::acquire_many), waiting at most for `limit`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::PoolEmpty`] when the time is over; as for [`acquire_many`](Self::acquire_many).
+    #[track_caller]
+    pub fn acquire_many_within(&self, count: usize, limit: Duration) -> RuntimeResult<Vec<Stream>> {
+        let _site = CallSite::enter();
+        self.pool().check_can_hold(count)?;
+        Ok(self.lease(self.wait(count, Instant::now().checked_add(limit))?))
+    }
+
     /// A future that leases a stream with nothing queued or running on it, once there is one. Its place in the queue is
     /// that of its first poll. Dropping it leaves no trace.
     #[must_use = "a future does nothing unless it is awaited"]
     pub fn acquire_async(&self) -> AcquireStream {
-        AcquireStream(AcquireStreams::of(self.device, 1))
+        AcquireStream(AcquireStreams::of(*self, 1))
     }
 
     /// A future that leases `count` streams with nothing queued or running on them, once there are so many at once.
@@ -105,7 +118,7 @@ impl<'d> StreamPool<'d> {
     /// [`RuntimeError::PoolTooSmall`] when there can never be so many.
     pub fn acquire_many_async(&self, count: usize) -> RuntimeResult<AcquireStreams> {
         self.pool().check_can_hold(count)?;
-        Ok(AcquireStreams::of(self.device, count))
+        Ok(AcquireStreams::of(*self, count))
     }
 
     /// Leases the stream whose latest work is `completion`, even when that is not done yet: a chain of dependent
@@ -135,6 +148,34 @@ impl<'d> StreamPool<'d> {
         Ok(stream)
     }
 
+    /// As [`acquire_after`](Self::acquire_after), waiting for a stream at most for `limit`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::PoolEmpty`] when the time is over; as for [`acquire_after`](Self::acquire_after).
+    #[track_caller]
+    pub fn acquire_after_within(
+        &self,
+        completion: &Completion,
+        limit: Duration,
+    ) -> RuntimeResult<Stream> {
+        let _site = CallSite::enter();
+        if let Some(stream) = self.try_acquire_after(completion)? {
+            return Ok(stream);
+        }
+        let stream = self.acquire_within(limit)?;
+        stream.wait_for(completion)?;
+        Ok(stream)
+    }
+
+    /// A future that does what [`acquire_after`](Self::acquire_after) does. Dropping it leaves no trace.
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub fn acquire_after_async(&self, completion: &Completion) -> AcquireAfter {
+        AcquireAfter {
+            idle: self.acquire_async(),
+            completion: completion.clone(),
+        }
+    }
+
     /// Waits on the host for its turn and for `count` streams.
     fn wait(&self, count: usize, until: Option<Instant>) -> RuntimeResult<Vec<Arc<Lease>>> {
         match self.pool().take(count) {
@@ -143,7 +184,7 @@ impl<'d> StreamPool<'d> {
         }
         capture::refuse("waiting for a stream")?;
         let waker = thread_waker();
-        let mut place = Place::in_queue_of(self.device);
+        let mut place = Place::in_queue_of(*self);
         loop {
             if let Some(leases) = self.pool().poll_take(&mut place.ticket, count, &waker)? {
                 return Ok(leases);
@@ -171,22 +212,29 @@ impl<'d> StreamPool<'d> {
 #[derive(Debug)]
 struct Place {
     device: Device,
+    /// Of the pool.
+    number: usize,
     ticket: Option<u64>,
 }
 
 impl Place {
-    fn in_queue_of(device: &Device) -> Self {
+    fn in_queue_of(pool: StreamPool<'_>) -> Self {
         Self {
-            device: device.clone(),
+            device: pool.device.clone(),
+            number: pool.number,
             ticket: None,
         }
+    }
+
+    fn pool(&self) -> StreamPool<'_> {
+        StreamPool::of(&self.device, self.number)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.device.pool().leave(ticket);
+            self.pool().pool().leave(ticket);
         }
     }
 }
@@ -200,9 +248,9 @@ pub struct AcquireStreams {
 }
 
 impl AcquireStreams {
-    fn of(device: &Device, count: usize) -> Self {
+    fn of(pool: StreamPool<'_>, count: usize) -> Self {
         Self {
-            place: Place::in_queue_of(device),
+            place: Place::in_queue_of(pool),
             count,
         }
     }
@@ -213,9 +261,14 @@ impl Future for AcquireStreams {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { place, count } = &mut *self;
-        let Place { device, ticket } = place;
-        match device.pool().poll_take(ticket, *count, context.waker()) {
-            Ok(Some(leases)) => Poll::Ready(Ok(device.streams().lease(leases))),
+        let Place {
+            device,
+            number,
+            ticket,
+        } = place;
+        let pool = StreamPool::of(device, *number);
+        match pool.pool().poll_take(ticket, *count, context.waker()) {
+            Ok(Some(leases)) => Poll::Ready(Ok(pool.lease(leases))),
             Ok(None) => match capture::refuse("waiting for a stream") {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
@@ -236,5 +289,30 @@ impl Future for AcquireStream {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let streams = Pin::new(&mut self.0).poll(context);
         streams.map_ok(|mut streams| streams.pop().expect("one was asked for"))
+    }
+}
+
+/// A future of one lease, after a completion. Made by [`StreamPool::acquire_after_async`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct AcquireAfter {
+    idle: AcquireStream,
+    completion: Completion,
+}
+
+impl Future for AcquireAfter {
+    type Output = RuntimeResult<Stream>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let place = &self.idle.0.place;
+        // Who is in the queue has looked there before.
+        if place.ticket.is_none()
+            && let Some(stream) = place.pool().try_acquire_after(&self.completion)?
+        {
+            return Poll::Ready(Ok(stream));
+        }
+        let idle = Pin::new(&mut self.idle).poll(context);
+        idle.map_ok(|stream| stream.wait_for(&self.completion).map(|()| stream))
+            .map(Result::flatten)
     }
 }

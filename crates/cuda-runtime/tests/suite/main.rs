@@ -6,4 +6,6 @@ mod kit;
 mod memory;
 mod places;
 mod pool;
+mod provider;
+mod setup;
 mod waiting;
