@@ -5,7 +5,9 @@ use crate::arena::{ArenaShared, CarveDomain, ClaimError};
 use crate::device_array::DeviceArray;
 use crate::domain::{BASE_ALIGN, Domain, DomainId, Memory, OwnedDomain};
 use cuda_runtime::{Device, RuntimeError};
-use space_core::{AllocError, Block, Dims, Element, Family, FrameBlock, Keeper};
+use space_core::{
+    AllocError, AmbientBlock, Block, Dims, Element, Family, FrameBlock, IntoAmbient, Keeper,
+};
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -268,6 +270,7 @@ impl FrameBlock for DeviceCarve<'_> {}
 unsafe impl Block for DeviceBlock {
     type Family = DeviceMemory;
     type Array<T: Element, D: Dims> = DeviceArray<'static, T, D>;
+    const INTO_AMBIENT: IntoAmbient<Self> = Some(AmbientBlock::of);
 
     fn place(&self) -> DevicePlace {
         let Domain::Owned(owned) = &self.domain else {

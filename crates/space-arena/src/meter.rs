@@ -1,11 +1,10 @@
 //! What an arena would need.
 
-use std::{
-    alloc::Layout,
-    cell::{Cell, RefCell},
-};
+use std::{alloc::Layout, sync::Arc};
 
-use space_core::{Alignment, AllocError, ArrayOf, Checkpoint, Dims, Element, Space};
+use space_core::{
+    Alignment, AllocError, ArrayOf, Checkpoint, Dims, Element, Keeper, Observer, Space, Tally,
+};
 
 /// A space that forwards to another one and counts what an arena would need for the same program.
 ///
@@ -36,17 +35,35 @@ use space_core::{Alignment, AllocError, ArrayOf, Checkpoint, Dims, Element, Spac
 ///
 /// Arrays that the meter hands out outside of any frame are counted as carved for good, whenever
 /// they are dropped: an arena would not notice either.
-#[derive(Debug, Default)]
+///
+/// Code that allocates ambiently is measured by a scratch block on the meter, which binds it. Bytes
+/// that an array would have pinned by outliving its block are counted, too:
+///
+/// ```
+/// use space_arena::{Arena, Meter};
+/// use space_core::{AllocError, Heap, Undef, ambient_alloc, ambient_scratch, with_scratch};
+///
+/// fn step() -> Result<usize, AllocError> {
+///     let kept = ambient_scratch(|| ambient_alloc(Undef::<f32, _>::new([100])))??;
+///     let more = ambient_alloc(Undef::like(&kept))?;
+///     Ok(kept.len() + more.len())
+/// }
+///
+/// let mut meter = Meter::new(Heap);
+/// with_scratch(&mut meter, step)?;
+///
+/// let mut arena = Arena::with_capacity(meter.watermark())?;
+/// with_scratch(&mut arena.frame(), step)?;
+/// assert_eq!((arena.watermark(), meter.watermark()), (1024, 1024));
+/// # Ok::<(), AllocError>(())
+/// ```
+///
+/// A meter is of one thread. Work that the program hands to other threads, in a shared scope, is
+/// not counted: it would not come from the arena.
+#[derive(Debug)]
 pub struct Meter<S> {
     inner: S,
-    alignment: Alignment,
-    offset: Cell<usize>,
-    watermark: Cell<usize>,
-    /// The watermark and offset at the latest checkpoint. There is one at a time: no code of a
-    /// caller runs between a checkpoint and its end.
-    before: Cell<(usize, usize)>,
-    /// Offsets at which the open frames began.
-    frames: RefCell<Vec<usize>>,
+    tally: Tally,
 }
 
 impl<S: Space> Meter<S> {
@@ -59,11 +76,7 @@ impl<S: Space> Meter<S> {
     pub fn aligned(inner: S, alignment: Alignment) -> Self {
         Self {
             inner,
-            alignment,
-            offset: Cell::new(0),
-            watermark: Cell::new(0),
-            before: Cell::new((0, 0)),
-            frames: RefCell::new(Vec::new()),
+            tally: Tally::new(alignment),
         }
     }
 
@@ -74,30 +87,32 @@ impl<S: Space> Meter<S> {
 
     /// Bytes that the arena would have taken now.
     pub fn offset(&self) -> usize {
-        self.offset.get()
+        self.tally.offset()
     }
 
     /// The most bytes that the arena would have had taken at once: its watermark.
     pub fn watermark(&self) -> usize {
-        self.watermark.get()
+        self.tally.watermark()
+    }
+
+    /// Bytes that ended frames would not have given back, because ambient arrays were alive there.
+    pub fn pinned_bytes(&self) -> usize {
+        self.tally.pinned_bytes()
     }
 
     /// Size in bytes of a slab that holds all of it, the slack for the arena's alignment included
     /// ([`Alignment::slab_bytes`]); `isize::MAX` if there is no such slab.
     pub fn arena_bytes(&self) -> usize {
-        self.alignment
-            .slab_bytes(self.watermark.get())
+        self.tally
+            .alignment()
+            .slab_bytes(self.tally.watermark())
             .unwrap_or(isize::MAX as usize)
     }
+}
 
-    /// What the offset becomes by a request, to be committed when it succeeds.
-    fn advanced(&self, layout: Layout) -> Result<usize, AllocError> {
-        self.alignment.advance(self.offset.get(), layout)
-    }
-
-    fn commit(&self, offset: usize) {
-        self.offset.set(offset);
-        self.watermark.set(self.watermark.get().max(offset));
+impl<S: Space + Default> Default for Meter<S> {
+    fn default() -> Self {
+        Self::new(S::default())
     }
 }
 
@@ -106,9 +121,9 @@ impl<S: Space> Space for Meter<S> {
     type Block = S::Block;
 
     fn block(&self, layout: Layout) -> Result<S::Block, AllocError> {
-        let offset = self.advanced(layout)?;
+        self.tally.check(layout)?;
         let block = self.inner.block(layout)?;
-        self.commit(offset);
+        self.tally.carve(layout)?;
         Ok(block)
     }
 
@@ -118,34 +133,64 @@ impl<S: Space> Space for Meter<S> {
             len,
             elem_size: size_of::<T>(),
         })?;
-        let offset = self.advanced(layout)?;
+        self.tally.check(layout)?;
         let array = self.inner.typed(dims)?;
-        self.commit(offset);
+        self.tally.carve(layout)?;
         Ok(array)
     }
 
-    fn frame_opened(&self) {
-        self.frames.borrow_mut().push(self.offset.get());
-        self.inner.frame_opened();
-    }
-
-    fn frame_closed(&self) {
-        self.inner.frame_closed();
-        if let Some(offset) = self.frames.borrow_mut().pop() {
-            self.offset.set(offset);
-        }
+    fn observer(&self) -> Option<&dyn Observer> {
+        Some(self)
     }
 
     fn checkpoint(&self) -> Checkpoint {
-        self.before.set((self.offset.get(), self.watermark.get()));
+        self.tally.note();
         self.inner.checkpoint()
     }
 
     unsafe fn rollback(&self, to: Checkpoint) {
-        let (offset, watermark) = self.before.get();
-        self.offset.set(offset);
-        self.watermark.set(watermark);
+        self.tally.undo();
         // SAFETY: The checkpoint is the inner space's, and it handed out what this one did.
         unsafe { self.inner.rollback(to) };
+    }
+}
+
+/// Counts, and tells whoever counts for the space below.
+impl<S: Space> Observer for Meter<S> {
+    fn frame_opened(&self) {
+        self.tally.frame_opened();
+        if let Some(below) = self.inner.observer() {
+            below.frame_opened();
+        }
+    }
+
+    fn frame_closed(&self) {
+        self.tally.frame_closed();
+        if let Some(below) = self.inner.observer() {
+            below.frame_closed();
+        }
+    }
+
+    fn ambient_opened(&self) {
+        self.tally.ambient_opened();
+        if let Some(below) = self.inner.observer() {
+            below.ambient_opened();
+        }
+    }
+
+    fn ambient_closed(&self) {
+        self.tally.ambient_closed();
+        if let Some(below) = self.inner.observer() {
+            below.ambient_closed();
+        }
+    }
+
+    fn ambient_made(&self, bytes: usize) -> Option<Keeper> {
+        let below = self.inner.observer();
+        let below = below.and_then(|below| below.ambient_made(bytes));
+        match (self.tally.ambient_made(bytes), below) {
+            (Some(here), Some(below)) => Some(Arc::new((here, below))),
+            (here, below) => here.or(below),
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::{alloc::Layout, cell::Cell, ops::Range};
 use space_arena::Arena;
 use space_core::{
     AllocError, Ambient, AmbientBlock, Block, Carved, CarvedArray, Describe, Frame, Given, Heap,
-    Host, HostArray, HostCarve, Scope, Space, Undef, ambient_alloc, with_space,
+    Host, HostArray, HostBlock, HostCarve, Scope, Space, Undef, ambient_alloc, ambient_scratch,
+    with_scratch, with_space,
 };
 
 type Floats<'a> = CarvedArray<'a, f32, [usize; 1]>;
@@ -180,7 +181,9 @@ impl Space for Recursive {
 fn a_lent_frame_outlives_no_block_of_an_ambient_space() {
     let scope = Scope::new(Recursive(Scope::new(Heap)));
     let sum = scope.enter(|| {
-        Ambient.scratch(|frame| {
+        // A frame over the borrow asks for whatever is bound when it is asked.
+        let mut ambient = &Ambient;
+        ambient.scratch(|frame| {
             let ones = frame.alloc(floats(100)).unwrap().filled(1.0);
             let mut arena = Arena::with_capacity(1 << 12).unwrap();
             // What the frame asks for here comes from the arena, and is held until it ends.
@@ -193,6 +196,57 @@ fn a_lent_frame_outlives_no_block_of_an_ambient_space() {
         })
     });
     assert_eq!(sum, 300.0);
+}
+
+/// The ambient space over the ambient space is no way to ask oneself for ever.
+#[test]
+fn a_frame_of_the_ambient_space_bound_as_the_ambient_space_asks_nobody() {
+    let both = || ambient_alloc((floats(1), floats(1))).map(drop);
+    let round = || {
+        let mut ambient = &Ambient;
+        ambient.scratch(|frame| {
+            with_space(frame, || {
+                assert!(matches!(both(), Err(AllocError::Unbound)));
+                ambient_scratch(|| assert!(both().is_err())).unwrap();
+                let explicit = Ambient.scratch(|inner| inner.alloc(floats(1)).map(drop));
+                assert!(matches!(explicit, Err(AllocError::Unbound)));
+            });
+        });
+        Ambient.scratch(|frame| with_space(frame, both))
+    };
+    assert!(matches!(round(), Err(AllocError::Unbound)));
+    Scope::new(Heap).enter(round).unwrap();
+    let mut arena = Arena::with_capacity(1 << 12).unwrap();
+    with_space(&mut arena.frame(), round).unwrap();
+    assert_eq!((arena.offset(), arena.pinned_bytes()), (0, 0));
+}
+
+/// A space that makes something ambiently whenever it is asked.
+struct Chatty<'x>(&'x Cell<usize>);
+
+impl Space for Chatty<'_> {
+    type Family = Host;
+    type Block = HostBlock;
+
+    fn block(&self, layout: Layout) -> Result<HostBlock, AllocError> {
+        self.0
+            .set(self.0.get() + usize::from(ambient_alloc((floats(1), floats(2))).is_ok()));
+        Heap.block(layout)
+    }
+}
+
+#[test]
+fn a_space_that_allocates_ambiently_is_not_asked_by_itself() {
+    let made = Cell::new(0);
+    let array = with_scratch(&mut Chatty(&made), || ambient_alloc(floats(3)).unwrap());
+    assert_eq!((made.get(), array.len()), (0, 3));
+    let mut arena = Arena::with_capacity(1 << 12).unwrap();
+    with_space(&mut arena.frame(), || {
+        Chatty(&made)
+            .scratch(|frame| frame.alloc(floats(3)).map(drop))
+            .unwrap();
+    });
+    assert_eq!(made.get(), 1);
 }
 
 #[test]

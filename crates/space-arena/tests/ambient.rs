@@ -1,5 +1,7 @@
 //! The ambient space of an arena: what is bound, what is pinned, and what comes back.
 
+mod support;
+
 use std::{
     mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -8,19 +10,17 @@ use std::{
 use proptest::prelude::*;
 use space_arena::{Allocating, Arena, BorrowedSlab, HostSlab, Made, MadeInFrame, Mutate, Verb};
 use space_core::{
-    AllocError, Ambient, AmbientBlock, Heap, Host, HostArray, HostLeaf, InScope, Init, Scope,
-    Space, Undef, Zeroed, ambient_alloc, ambient_scratch, ambient_space, ambient_space_or,
-    current_scope, spawn_in_scope, with_scratch, with_space,
+    AllocError, Ambient, Heap, Host, HostLeaf, InScope, Scope, Space, Undef, Zeroed, ambient_alloc,
+    ambient_scratch, ambient_space, ambient_space_or, current_scope, spawn_in_scope, with_scratch,
+    with_space,
 };
-
-type Bytes = HostArray<AmbientBlock, u8, [usize; 1], Init>;
+use support::{
+    ambient::{bytes, check, run, step},
+    cases,
+};
 
 fn arena() -> Arena<HostSlab> {
     Arena::with_capacity(1 << 14).unwrap()
-}
-
-fn bytes(len: usize, value: u8) -> Result<Bytes, AllocError> {
-    Ok(ambient_alloc(Undef::new([len]))?.filled(value))
 }
 
 #[test]
@@ -221,8 +221,24 @@ fn what_cannot_keep_its_memory_says_so() {
     let refused = with_space(&mut borrowed.frame(), || bytes(10, 0).map(drop));
     assert!(matches!(refused, Err(AllocError::BorrowedSlab)));
 
-    let refused = Heap.scratch(|frame| with_space(frame, || bytes(10, 0).map(drop)));
-    assert!(matches!(refused, Err(AllocError::NotAnArena)));
+    // Carves by a borrow of the arena end with the borrow.
+    let arena = arena();
+    let refused = with_scratch(&mut &arena, || bytes(10, 0).map(drop));
+    assert!(matches!(refused, Err(AllocError::BlocksEndWithFrame)));
+    assert_eq!((arena.offset(), arena.watermark()), (0, 0));
+}
+
+#[test]
+fn a_block_on_a_space_of_owned_blocks_makes_arrays_that_own_theirs() {
+    let kept = with_scratch(&mut Heap, || {
+        let two = Undef::<u8, _>::new([10]);
+        let (one, _other) = ambient_alloc((two, two)).unwrap();
+        let inner = ambient_scratch(|| bytes(5, 3).unwrap()).unwrap();
+        assert_eq!(*inner, [3; 5]);
+        assert!(matches!(current_scope(), Err(AllocError::TaskLocalScope)));
+        one
+    });
+    assert_eq!(*kept.filled(7), [7; 10]);
 }
 
 #[test]
@@ -401,81 +417,8 @@ fn a_verb_may_allocate_ambiently_itself() {
     ));
 }
 
-/// One step of a program that allocates ambiently.
-#[derive(Debug, Clone)]
-enum Step {
-    Make(usize),
-    /// Drop the n-th latest array, of whatever level.
-    Drop(usize),
-    /// An explicit carve, in a frame of the bound arena.
-    Carve(usize),
-    Scratch(Vec<Step>),
-    Rebind(Vec<Step>),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let leaf = prop_oneof![
-        4 => (0..400_usize).prop_map(Step::Make),
-        3 => (0..8_usize).prop_map(Step::Drop),
-        1 => (0..400_usize).prop_map(Step::Carve),
-    ];
-    leaf.prop_recursive(5, 60, 8, |step| {
-        let steps = prop::collection::vec(step, 0..8);
-        prop_oneof![
-            steps.clone().prop_map(Step::Scratch),
-            steps.prop_map(Step::Rebind),
-        ]
-    })
-}
-
-fn run(steps: &[Step], alive: &mut Vec<(Bytes, u8)>, made: &mut u8) {
-    for step in steps {
-        match step {
-            Step::Make(len) => {
-                *made = made.wrapping_add(1);
-                if let Ok(array) = bytes(*len, *made) {
-                    alive.push((array, *made));
-                }
-            }
-            Step::Drop(n) if !alive.is_empty() => {
-                let at = alive.len() - 1 - n % alive.len();
-                drop(alive.remove(at));
-            }
-            Step::Drop(_) => {}
-            Step::Carve(len) => Ambient.scratch(|frame| {
-                if let Ok(carve) = frame.alloc(Undef::<u8, _>::new([*len])) {
-                    let carve = carve.filled(255);
-                    check(alive);
-                    assert!(carve.iter().all(|&byte| byte == 255));
-                }
-            }),
-            Step::Scratch(steps) => ambient_scratch(|| run(steps, alive, made)).unwrap(),
-            Step::Rebind(steps) => Ambient.scratch(|frame| {
-                let carve = frame
-                    .alloc(Undef::<u8, _>::new([30]))
-                    .ok()
-                    .map(|it| it.filled(254));
-                with_space(frame, || run(steps, alive, made));
-                assert!(carve.iter().all(|it| it.iter().all(|&byte| byte == 254)));
-            }),
-        }
-        check(alive);
-    }
-}
-
-/// That nobody else wrote to a live array.
-fn check(alive: &[(Bytes, u8)]) {
-    for (array, value) in alive {
-        assert!(array.iter().all(|byte| byte == value));
-    }
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 512 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases())]
 
     #[test]
     fn live_arrays_are_disjoint_from_everything_made_later(

@@ -3,10 +3,13 @@
 mod support;
 
 use proptest::prelude::*;
-use space_arena::{Arena, HostSlab, Meter};
-use space_core::{AllocError, Heap, Host, Similar, Space, Undef};
+use space_arena::{Allocating, Arena, HostSlab, Made, MadeInFrame, Meter, Mutate, Verb};
+use space_core::{
+    Alignment, AllocError, Heap, Host, HostLeaf, Similar, Space, Undef, Zeroed, ambient_alloc,
+    ambient_scratch, with_scratch,
+};
 use support::{
-    alignment, cases, framed,
+    alignment, ambient, cases, framed,
     program::{Kind, Step, Wide},
 };
 
@@ -50,6 +53,124 @@ proptest! {
         run(&mut arena.frame(), &program).unwrap();
         prop_assert_eq!(arena.watermark(), meter.watermark());
         prop_assert_eq!(arena.offset(), meter.offset());
+    }
+}
+
+/// What a program left behind: offset, watermark and pinned bytes after each of its parts.
+type Numbers = Vec<(usize, usize, usize)>;
+
+/// Runs the parts of a program, each by `bound`, which binds a space meanwhile and tells its
+/// numbers. The arrays that are alive after one part may be dropped by the next.
+fn run_ambiently(
+    parts: &[Vec<ambient::Step>],
+    mut bound: impl FnMut(&mut dyn FnMut()) -> (usize, usize, usize),
+) -> Numbers {
+    let (mut alive, mut made) = (Vec::new(), 0);
+    let each = parts.iter().map(|steps| {
+        let numbers = bound(&mut || ambient::run(steps, &mut alive, &mut made));
+        ambient::check(&alive);
+        numbers
+    });
+    each.collect()
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn a_meter_measures_what_is_made_ambiently(
+        parts in prop::collection::vec(prop::collection::vec(ambient::step(), 0..12), 1..5),
+        alignment in alignment(),
+    ) {
+        let mut meter = Meter::aligned(Heap, alignment);
+        let measured = run_ambiently(&parts, |part| {
+            with_scratch(&mut meter, part);
+            (meter.offset(), meter.watermark(), meter.pinned_bytes())
+        });
+
+        let slab = HostSlab::new(meter.arena_bytes()).unwrap();
+        let mut arena = Arena::aligned(slab, alignment).unwrap();
+        let needed = run_ambiently(&parts, |part| {
+            with_scratch(&mut arena.frame(), part);
+            (arena.offset(), arena.watermark(), arena.pinned_bytes())
+        });
+        prop_assert_eq!(measured, needed);
+    }
+}
+
+/// A meter over a meter: both count, each for its own alignment.
+#[test]
+fn meters_nest() {
+    let inner = Meter::aligned(Heap, Alignment::new(1).unwrap());
+    let mut outer = Meter::new(inner);
+    let kept = with_scratch(&mut outer, || {
+        let _dropped = ambient_scratch(|| ambient::bytes(3, 1).unwrap()).unwrap();
+        let kept = ambient_scratch(|| ambient::bytes(3, 2).unwrap()).unwrap();
+        let refused = ambient_alloc((Undef::<u8, _>::new([1]), Undef::<u64, _>::new([1 << 60])));
+        assert!(matches!(
+            refused,
+            Err(AllocError::OutOfMemory { .. } | AllocError::SizeOverflow { .. })
+        ));
+        kept
+    });
+    assert_eq!(
+        (outer.offset(), outer.pinned_bytes(), outer.watermark()),
+        (512, 512, 512)
+    );
+    let inner = outer.inner();
+    assert_eq!(
+        (inner.offset(), inner.pinned_bytes(), inner.watermark()),
+        (6, 6, 6)
+    );
+    drop(kept);
+    outer.scratch(|_| ());
+    assert_eq!((outer.offset(), outer.pinned_bytes()), (512, 512));
+}
+
+/// A verb that runs ambiently is measured like any other code.
+#[test]
+fn a_verb_that_runs_ambiently_is_measured() {
+    let program = || Allocating(&Ones(100)).run_ambient().map(drop);
+    let mut meter = Meter::new(Heap);
+    with_scratch(&mut meter, program).unwrap();
+    let mut arena = Arena::with_capacity(meter.watermark()).unwrap();
+    with_scratch(&mut arena.frame(), program).unwrap();
+    assert_eq!((arena.watermark(), meter.watermark()), (1280, 1280));
+}
+
+/// Makes some of its arrays ambiently, and says so of others.
+struct Ones(usize);
+
+impl Verb for Ones {
+    type Outputs = Zeroed<u8, [usize; 1]>;
+    type Checkpoints = ();
+    type Scratch = Undef<f32, [usize; 1]>;
+
+    fn outputs(&self) -> Self::Outputs {
+        Zeroed::new([self.0])
+    }
+
+    fn checkpoints(&self) {}
+
+    fn scratch(&self) -> Self::Scratch {
+        Undef::new([self.0])
+    }
+}
+
+impl<B: HostLeaf> Mutate<B> for Ones {
+    type Error = AllocError;
+
+    fn mutate<'f>(
+        &self,
+        ones: &mut Made<Self::Outputs, B>,
+        (): &mut (),
+        _: MadeInFrame<'f, Self::Scratch, Host>,
+    ) -> Result<(), AllocError> {
+        let one = ambient::bytes(self.0, 1)?;
+        let more = ambient_scratch(|| ambient::bytes(self.0, 2))??;
+        ones.copy_from_slice(&one);
+        drop(more);
+        Ok(())
     }
 }
 

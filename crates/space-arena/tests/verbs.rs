@@ -6,8 +6,8 @@ use space_arena::{
     Allocating, Arena, Made, MadeInFrame, Meter, Mutate, Verb, checkpoints, outputs, scratch,
 };
 use space_core::{
-    AllocError, Describe, Entry, Heap, Host, HostCarve, HostLeaf, In, Mode, Partial, Space, Spec,
-    Undef, Zeroed,
+    AllocError, Describe, Entry, Heap, Host, HostCarve, HostLeaf, In, Mode, Observer, Partial,
+    Space, Spec, Undef, Zeroed,
 };
 
 #[derive(Describe)]
@@ -164,9 +164,17 @@ impl Space for Frames {
         Heap.block(layout)
     }
 
+    fn observer(&self) -> Option<&dyn Observer> {
+        Some(self)
+    }
+}
+
+impl Observer for Frames {
     fn frame_opened(&self) {
         self.0.set(self.0.get() + 1);
     }
+
+    fn frame_closed(&self) {}
 }
 
 #[test]

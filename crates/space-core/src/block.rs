@@ -2,7 +2,7 @@
 
 use std::{alloc::Layout, ptr::NonNull};
 
-use crate::{AllocError, Dims, Element, Family};
+use crate::{AllocError, AmbientBlock, Dims, Element, Family};
 
 /// A run of untyped, uninitialised bytes, owned by whoever holds it.
 ///
@@ -17,12 +17,18 @@ use crate::{AllocError, Dims, Element, Family};
 ///   right when the block is moved. Moving the block asserts no claim to the bytes (it holds a raw
 ///   pointer, not a `Box` or a `&mut`), so that a frame can keep the block and lend the bytes out.
 /// - Bytes reached through the place are the block's until it is dropped.
+/// - [`INTO_AMBIENT`](Block::INTO_AMBIENT) yields the same bytes at the same place, and calls into no
+///   space.
 pub unsafe trait Block: Sized {
     /// The kind of memory.
     type Family: Family;
 
     /// An array over such a block. Its elements start uninitialised.
     type Array<T: Element, D: Dims>;
+
+    /// Makes the block one for an array that outlives every frame, if it owns its bytes. With
+    /// `Some(AmbientBlock::of)` here, frames over a space of such blocks can be the ambient space.
+    const INTO_AMBIENT: IntoAmbient<Self> = None;
 
     /// Where the block lies.
     fn place(&self) -> <Self::Family as Family>::Place;
@@ -44,6 +50,10 @@ pub unsafe trait Block: Sized {
     /// at most `isize::MAX`, and its address is aligned for `T`.
     unsafe fn typed<T: Element, D: Dims>(self, dims: D) -> Self::Array<T, D>;
 }
+
+/// How a block `B` becomes one for an array that outlives every frame. See
+/// [`Block::INTO_AMBIENT`].
+pub type IntoAmbient<B> = Option<fn(B) -> AmbientBlock<<B as Block>::Family>>;
 
 /// A block that dies with a frame or with a borrow of its arena.
 ///

@@ -163,12 +163,12 @@ pub enum AllocError {
     )]
     BorrowedSlab,
 
-    /// A frame over a space that is not an arena was asked for an ambient array.
+    /// A frame over a space whose blocks don't own their bytes was asked for an ambient array.
     #[error(
-        "the ambient space is a frame over a space that is not an arena, whose blocks end with \
-         it; enter a `Scope` of that space instead"
+        "the ambient space is a frame over a space whose blocks end with it; bind a frame of an \
+         arena, or of a space whose blocks own their bytes"
     )]
-    NotAnArena,
+    BlocksEndWithFrame,
 
     /// The space's own error.
     #[error(transparent)]

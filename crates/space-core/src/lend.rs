@@ -7,12 +7,16 @@ use std::{
     ptr::NonNull,
 };
 
-use crate::{AllocError, Block, Checkpoint, Family, Space, block};
+use crate::{AllocError, AmbientBlock, AmbientFamily, Block, Checkpoint, Family, Space, block};
 
 /// A space whose blocks are kept until a frame ends, seen without its type.
 pub(crate) trait Lend<F: Family> {
     /// Asks the space for a block, keeps it, and tells where it is.
     fn lend(&self, layout: Layout) -> Result<F::Place, AllocError>;
+    /// Asks the space for a block that outlives the frame.
+    fn give(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError>
+    where
+        F: AmbientFamily;
     /// How many blocks are kept.
     fn kept(&self) -> usize;
     /// Drops the latest blocks until `keep` are left.
@@ -29,6 +33,10 @@ pub(crate) trait Lend<F: Family> {
     fn opened(&self);
     /// Tells the space that a frame ended and its blocks were dropped.
     fn closed(&self);
+    /// Tells the space that a level of ambient arrays began.
+    fn ambient_opened(&self);
+    /// Tells the space that the innermost level of ambient arrays ended.
+    fn ambient_closed(&self);
 }
 
 /// The space under a frame, and the blocks it gave, oldest first.
@@ -63,6 +71,24 @@ impl<S: Space> Lend<S::Family> for Lender<'_, S> {
         Ok(place)
     }
 
+    fn give(&self, layout: Layout) -> Result<AmbientBlock<S::Family>, AllocError>
+    where
+        S::Family: AmbientFamily,
+    {
+        let Some(into_ambient) = S::Block::INTO_AMBIENT else {
+            return Err(AllocError::BlocksEndWithFrame);
+        };
+        let block = self.space.block(layout)?;
+        block::check(&block, layout)?;
+        let observer = self.space.observer();
+        let held = observer.and_then(|observer| observer.ambient_made(layout.size()));
+        let block = into_ambient(block);
+        Ok(match held {
+            Some(held) => block.keeping(held),
+            None => block,
+        })
+    }
+
     fn kept(&self) -> usize {
         self.kept.borrow().len()
     }
@@ -88,11 +114,27 @@ impl<S: Space> Lend<S::Family> for Lender<'_, S> {
     }
 
     fn opened(&self) {
-        self.space.frame_opened();
+        if let Some(observer) = self.space.observer() {
+            observer.frame_opened();
+        }
     }
 
     fn closed(&self) {
-        self.space.frame_closed();
+        if let Some(observer) = self.space.observer() {
+            observer.frame_closed();
+        }
+    }
+
+    fn ambient_opened(&self) {
+        if let Some(observer) = self.space.observer() {
+            observer.ambient_opened();
+        }
+    }
+
+    fn ambient_closed(&self) {
+        if let Some(observer) = self.space.observer() {
+            observer.ambient_closed();
+        }
     }
 }
 

@@ -43,9 +43,10 @@
 //! - where arrays come from: [`Space`], [`Heap`], [`Similar`], [`Frame`]
 //! - what to make: [`trait@Describe`], [`Undef`], [`Given`], [`Entry`], [`Scratch`], [`Dims`],
 //!   [`Element`]; structs in three roles: [`Mode`], [`Spec`], [`In`], [`Partial`]
-//! - kinds of memory, for those who add one: [`Family`], [`Block`], [`FrameBlock`]; the host's:
+//! - kinds of memory, for those who add one: [`Family`], [`Block`], [`FrameBlock`], [`IntoAmbient`]; the host's:
 //!   [`Host`], [`HostBlock`], [`HostCarve`], [`HostArray`], [`HostLeaf`], [`Zeroed`]
-//! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]
+//! - what arenas are made of: [`Slab`], [`Parts`], [`Alignment`], [`Cursor`], [`Mark`], [`Epoch`]; who counts
+//!   for them: [`Tally`], [`Observer`]
 //! - code that was given no space: [`with_space`], [`with_scratch`], [`ambient_space`],
 //!   [`ambient_space_or`], [`ambient_alloc`], [`ambient_scratch`]; across threads and futures:
 //!   [`Scope`], [`InScope`], [`spawn_in_scope`], [`current_scope`], [`with_current_scope`]; in another family's memory: [`AmbientOf`],
@@ -67,10 +68,12 @@ mod frame;
 mod host;
 mod lend;
 mod mark;
+mod observer;
 mod pins;
 mod similar;
 mod slab;
 mod space;
+mod tally;
 
 pub use alignment::Alignment;
 pub use ambient::{
@@ -78,7 +81,7 @@ pub use ambient::{
     InScope, Scope, ambient_alloc, ambient_scratch, ambient_space, ambient_space_or, current_scope,
     spawn_in_scope, with_current_scope, with_scratch, with_space,
 };
-pub use block::{Block, FrameBlock};
+pub use block::{Block, FrameBlock, IntoAmbient};
 pub use capture::{CaptureViolation, Capturing, capturing};
 pub use cursor::Cursor;
 pub use describe::{
@@ -95,9 +98,11 @@ pub use host::{
     OwnedArray, Uninit, Zeroed,
 };
 pub use mark::{Epoch, Mark};
+pub use observer::Observer;
 pub use pins::Keeper;
 pub use similar::{Exemplar, Similar};
 pub use slab::{Parts, Slab};
 pub use space::{ArrayOf, Checkpoint, Space};
 #[cfg(feature = "derive")]
 pub use space_derive::Describe;
+pub use tally::Tally;

@@ -29,6 +29,16 @@ pub(crate) enum Held {
     Slab(Keeper),
 }
 
+impl Held {
+    /// The same without its kind.
+    pub(crate) fn keeper(self) -> Keeper {
+        match self {
+            Self::Level(token) => token,
+            Self::Slab(keeper) => keeper,
+        }
+    }
+}
+
 /// The ambient arrays of an arena.
 #[derive(Default)]
 pub(crate) struct Pins {
@@ -47,6 +57,8 @@ pub(crate) struct Pins {
 
 struct PinnedLevel {
     token: Arc<Token>,
+    /// Position after the level's first array.
+    first: usize,
     /// Position after the level's latest array.
     bottom: usize,
 }
@@ -65,8 +77,9 @@ impl Pins {
         self.keeper.clone()
     }
 
+    /// Whether ends of levels have nothing to do here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.levels.is_empty()
+        self.levels.is_empty() && self.pinned.is_empty()
     }
 
     /// Begins a level: what is made next gets a token of its own. Returns what to pass to
@@ -95,6 +108,7 @@ impl Pins {
                 let token = self.free.pop().unwrap_or_else(fresh);
                 self.levels.push(PinnedLevel {
                     token,
+                    first: left,
                     bottom: left,
                 });
                 *self.current.insert(self.levels.len() - 1)
@@ -105,18 +119,18 @@ impl Pins {
         Some(Arc::clone(&level.token))
     }
 
-    /// The arrays made since position `to` were dropped and their bytes given back.
+    /// The arrays made since position `to`, all in the current level, were dropped and their bytes
+    /// given back.
     pub(crate) fn roll_back(&mut self, to: usize) {
         for level in &mut self.levels {
             level.bottom = level.bottom.max(to);
         }
         // A level that had nothing else is as if it had not begun.
-        if let Some(last) = self.levels.last_mut()
-            && last.bottom == to
-            && Arc::get_mut(&mut last.token).is_some()
-        {
-            self.free.extend(self.levels.pop().map(|level| level.token));
-            self.current = self.current.filter(|&level| level < self.levels.len());
+        let begun =
+            |level: &mut PinnedLevel| level.first < to && Arc::get_mut(&mut level.token).is_some();
+        if let Some(level) = self.levels.pop_if(begun) {
+            self.free.push(level.token);
+            self.current = None;
         }
     }
 
@@ -137,7 +151,11 @@ impl Pins {
             true
         });
         self.current = None;
-        self.pinned.retain(|bytes| bytes.start >= to);
+        self.pinned.retain_mut(|bytes| {
+            // A mark of the level that left them behind may lie in their midst.
+            bytes.start = bytes.start.max(to);
+            bytes.start < bytes.end
+        });
         if lowest < to {
             self.pinned.push(lowest..to);
         }
@@ -210,6 +228,37 @@ mod tests {
         assert_eq!(pins.settle(1000), 1000);
         assert!(pins.is_empty());
         assert_eq!((pins.pinned_bytes(), pins.free.len()), (0, 2));
+    }
+
+    #[test]
+    fn a_roll_back_ends_a_level_that_it_undoes_and_no_other() {
+        let mut pins = pins();
+        // A level whose array is gone stays the one that goes on.
+        drop(pins.hold(900));
+        pins.roll_back(900);
+        assert_eq!((pins.levels.len(), pins.current), (1, Some(0)));
+        let before = pins.enter();
+        drop(pins.hold(800));
+        pins.roll_back(900);
+        assert_eq!((pins.levels.len(), pins.current), (1, None));
+        pins.leave(before);
+        let array = pins.hold(800).unwrap();
+        assert_eq!((pins.levels.len(), pins.levels[0].bottom), (1, 800));
+        drop(array);
+        assert_eq!(pins.settle(1000), 1000);
+        assert!(pins.is_empty());
+    }
+
+    #[test]
+    fn what_is_pinned_is_given_back_from_below() {
+        let mut pins = pins();
+        let array = pins.hold(700).unwrap();
+        assert_eq!(pins.settle(1000), 700);
+        drop(array);
+        assert_eq!(pins.settle(800), 800);
+        assert_eq!((pins.pinned_bytes(), pins.is_empty()), (200, false));
+        assert_eq!(pins.settle(1000), 1000);
+        assert_eq!((pins.pinned_bytes(), pins.is_empty()), (0, true));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::alloc::Layout;
 
-use crate::{AllocError, ArrayOf, Block, Checkpoint, Dims, Element, Heap, Host, HostArray, Space};
+use crate::{
+    AllocError, ArrayOf, Block, Checkpoint, Dims, Element, Heap, Host, HostArray, Observer, Space,
+};
 
 /// An array that tells where more like it come from.
 pub trait Exemplar {
@@ -45,12 +47,8 @@ impl<S: Space> Space for Similar<S> {
         self.0.block(layout)
     }
 
-    fn frame_opened(&self) {
-        self.0.frame_opened();
-    }
-
-    fn frame_closed(&self) {
-        self.0.frame_closed();
+    fn observer(&self) -> Option<&dyn Observer> {
+        self.0.observer()
     }
 
     fn checkpoint(&self) -> Checkpoint {

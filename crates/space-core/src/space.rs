@@ -3,8 +3,8 @@
 use std::alloc::Layout;
 
 use crate::{
-    AllocError, Block, CaptureViolation, Describe, Dims, Element, Family, Flat, Frame, block,
-    frame::scratch_over,
+    AllocError, Block, CaptureViolation, Describe, Dims, Element, Family, Flat, Frame, Observer,
+    block, frame::scratch_over,
 };
 
 /// The array of `T`, shaped `D`, that a space `S` hands out.
@@ -57,12 +57,11 @@ pub trait Space {
     /// Whatever keeps the space from having it. Then nothing changed.
     fn block(&self, layout: Layout) -> Result<Self::Block, AllocError>;
 
-    /// Hears that a frame over this space opened. Calls pair with
-    /// [`frame_closed`](Space::frame_closed) and nest.
-    fn frame_opened(&self) {}
-
-    /// Hears that the innermost frame over this space ended and that its blocks were given back.
-    fn frame_closed(&self) {}
+    /// Who is told of what frames over this space do. Only spaces that count, and those that
+    /// forward to one, have somebody.
+    fn observer(&self) -> Option<&dyn Observer> {
+        None
+    }
 
     /// Where [`rollback`](Space::rollback) would return to. Only spaces that give bytes back in
     /// bulk, and those that forward to one, have anything to say here.
@@ -183,12 +182,8 @@ impl<S: Space + ?Sized> Space for &S {
         (**self).block(layout)
     }
 
-    fn frame_opened(&self) {
-        (**self).frame_opened();
-    }
-
-    fn frame_closed(&self) {
-        (**self).frame_closed();
+    fn observer(&self) -> Option<&dyn Observer> {
+        (**self).observer()
     }
 
     #[inline]
@@ -212,12 +207,8 @@ impl<S: Space> Space for &mut S {
         (**self).block(layout)
     }
 
-    fn frame_opened(&self) {
-        (**self).frame_opened();
-    }
-
-    fn frame_closed(&self) {
-        (**self).frame_closed();
+    fn observer(&self) -> Option<&dyn Observer> {
+        (**self).observer()
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use std::{
 
 use proptest::prelude::*;
 use space_core::{
-    AllocError, Block, Dims, Element, Heap, Host, HostArray, HostBlock, Space, Undef,
+    AllocError, Block, Dims, Element, Heap, Host, HostArray, HostBlock, Observer, Space, Undef,
 };
 
 /// A user's own borrowing space: it numbers its blocks and hears of their drop.
@@ -75,6 +75,12 @@ impl<'p> Space for &'p Pool {
         })
     }
 
+    fn observer(&self) -> Option<&dyn Observer> {
+        Some(*self)
+    }
+}
+
+impl Observer for Pool {
     fn frame_opened(&self) {
         self.open.set(self.open.get() + 1);
     }

@@ -7,7 +7,7 @@ use cuda_buffer::{
 };
 use cuda_runtime::Stream;
 use proptest::prelude::*;
-use space_arena::{Allocating, Made, MadeInFrame, Mutate, Verb};
+use space_arena::{Allocating, Made, MadeInFrame, Meter, Mutate, Verb};
 use space_core::{
     AllocError, AmbientBlock, AmbientOrBlock, Heap, InScope, Scope, Shaped, Similar, Space, Undef,
     ambient_alloc, ambient_space, ambient_space_or, capturing, with_scratch, with_space,
@@ -279,13 +279,34 @@ fn a_frame_of_the_bound_arena_suspends_the_binding_and_another_arena_rebinds() {
     rig.finish();
 }
 
+/// Arrays of a frame over the pool own their memory, so a meter over the pool sizes an arena for them.
 #[test]
-fn a_frame_over_the_pool_backs_no_array() {
+fn a_frame_over_the_pool_backs_arrays_that_a_meter_counts() {
     let rig = Rig::seeded(0, 1);
-    let mut space = DeviceSpace::of(rig.runtime.default_device());
-    let refused = with_scratch(&mut space, || make().map(drop));
-    assert!(matches!(refused, Err(AllocError::NotAnArena)));
-    drop(space);
+    let [s] = rig.streams();
+    let step = || {
+        let kept = DeviceAmbient::new()
+            .scratch_bound(|| {
+                let _dropped = filled(&s, 1);
+                filled(&s, 2)
+            })
+            .unwrap();
+        let more = filled(&s, 3);
+        assert_eq!(more.to_vec().unwrap(), [3; N]);
+        kept
+    };
+    let mut meter = Meter::new(DeviceSpace::of(rig.runtime.default_device()));
+    let kept = with_scratch(&mut meter, step);
+    assert_eq!(kept.to_vec().unwrap(), [2; N]);
+    let mut arena = arena(&rig, meter.watermark());
+    let again = with_scratch(&mut arena.frame(), step);
+    assert_eq!(again.to_vec().unwrap(), [2; N]);
+    assert_eq!(
+        (arena.offset(), arena.watermark(), arena.pinned_bytes()),
+        (meter.offset(), meter.watermark(), meter.pinned_bytes())
+    );
+    assert!(arena.pinned_bytes() > 0);
+    drop((kept, again, meter, arena, s));
     rig.finish();
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod ambient;
 pub(crate) mod model;
 pub(crate) mod program;
 

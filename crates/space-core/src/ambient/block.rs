@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc};
 
 use super::{AmbientFamily, stored::Stored};
 use crate::{
-    Block, Dims, Element, Family, Host, HostArray, HostLeaf, Keeper,
+    Block, Dims, Element, Family, Host, HostArray, HostLeaf, IntoAmbient, Keeper,
     pins::{Held, Token},
 };
 
-/// A block of the ambient space: it has no lifetime, and keeps what its bytes are part of.
+/// A block without a lifetime, as the ambient space hands out: it keeps what its bytes are part of.
 pub struct AmbientBlock<F: Family = Host> {
     place: F::Place,
     bytes: usize,
@@ -28,8 +28,8 @@ enum Hold {
         /// Counted, and otherwise unused.
         _token: Arc<Token>,
     },
-    /// The block of a shared space.
-    Shared {
+    /// A block that owns its bytes.
+    Owned {
         /// The block.
         _block: Stored,
     },
@@ -57,14 +57,25 @@ impl<F: AmbientFamily> AmbientBlock<F> {
         Self { place, bytes, hold }
     }
 
-    /// The block of a shared space.
+    /// A block that owns its bytes, without its type.
     #[inline]
-    pub(super) fn shared<B: Block<Family = F> + Send + Sync + 'static>(block: B) -> Self {
+    pub fn of<B: Block<Family = F> + Send + Sync + 'static>(block: B) -> Self {
         Self {
             place: block.place(),
             bytes: block.bytes(),
-            hold: Hold::Shared {
+            hold: Hold::Owned {
                 _block: Stored::new(block),
+            },
+        }
+    }
+
+    /// The same block, which keeps `kept` as long as it lives.
+    pub(crate) fn keeping(self, kept: Keeper) -> Self {
+        Self {
+            place: self.place,
+            bytes: self.bytes,
+            hold: Hold::Owned {
+                _block: Stored::new((self, kept)),
             },
         }
     }
@@ -75,7 +86,7 @@ impl<F: AmbientFamily> fmt::Debug for AmbientBlock<F> {
         let hold = match self.hold {
             Hold::Nothing { .. } => "nothing",
             Hold::Arena { .. } => "arena",
-            Hold::Shared { .. } => "shared space",
+            Hold::Owned { .. } => "its own",
         };
         f.debug_struct("AmbientBlock")
             .field("address", &F::address(self.place))
@@ -85,11 +96,12 @@ impl<F: AmbientFamily> fmt::Debug for AmbientBlock<F> {
     }
 }
 
-// SAFETY: `carved`'s caller gave the bytes to this block alone until what it holds is dropped; a
-// shared space's block is a block, kept here unused, and its place stays right when it is moved.
+// SAFETY: `carved`'s caller gave the bytes to this block alone until what it holds is dropped; what
+// `of` was given is a block, kept here unused, and its place stays right when it is moved.
 unsafe impl<F: AmbientFamily> Block for AmbientBlock<F> {
     type Family = F;
     type Array<T: Element, D: Dims> = F::Array<Self, T, D>;
+    const INTO_AMBIENT: IntoAmbient<Self> = Some(|block| block);
 
     #[inline]
     fn place(&self) -> F::Place {
@@ -121,6 +133,14 @@ pub enum AmbientOrBlock<B: Block<Family: AmbientFamily>> {
 unsafe impl<B: Block<Family: AmbientFamily>> Block for AmbientOrBlock<B> {
     type Family = B::Family;
     type Array<T: Element, D: Dims> = <B::Family as AmbientFamily>::Array<Self, T, D>;
+    const INTO_AMBIENT: IntoAmbient<Self> = match B::INTO_AMBIENT {
+        Some(_) => Some(|block| match (block, B::INTO_AMBIENT) {
+            (Self::Ambient(block), _) => block,
+            (Self::Default(block), Some(into_ambient)) => into_ambient(block),
+            (Self::Default(_), None) => unreachable!(),
+        }),
+        None => None,
+    };
 
     #[inline]
     fn place(&self) -> <B::Family as Family>::Place {

@@ -56,7 +56,7 @@ where
     fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         let block = self.0.block(layout)?;
         block::check(&block, layout)?;
-        Ok(AmbientBlock::shared(block))
+        Ok(AmbientBlock::of(block))
     }
 
     fn space(&self) -> &dyn Any {
@@ -92,9 +92,15 @@ impl<F: AmbientFamily> Scope<F> {
     pub fn downcast_ref<S: 'static>(&self) -> Option<&S> {
         self.0.space().downcast_ref()
     }
+}
+
+/// A scope is a space by itself, bound or not.
+impl<F: AmbientFamily> Space for Scope<F> {
+    type Family = F;
+    type Block = AmbientBlock<F>;
 
     #[inline]
-    pub(super) fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
+    fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         self.0.block(layout)
     }
 }

@@ -5,7 +5,9 @@ use std::{alloc::Layout, fmt, marker::PhantomData};
 use super::{
     AmbientBlock, AmbientFamily, AmbientLevel, AmbientOrBlock, Bound, Restore, bound, local,
 };
-use crate::{AllocError, Checkpoint, Describe, Frame, Host, Space, frame::scratch_over};
+use crate::{
+    AllocError, Checkpoint, Cursor, Describe, Frame, Host, Observer, Space, frame::scratch_over,
+};
 
 /// The ambient space of the thread that asks, whatever is bound at the moment, in host memory.
 ///
@@ -113,8 +115,8 @@ pub fn ambient_space_or<S: Space<Family: AmbientFamily>>(default: S) -> AmbientO
 ///
 /// # Errors
 ///
-/// [`AllocError::Unbound`]; [`AllocError::BorrowedSlab`] and [`AllocError::NotAnArena`] if the
-/// space that is bound can't keep an array beyond its frame; and those of [`Space::alloc`].
+/// [`AllocError::Unbound`]; [`AllocError::BorrowedSlab`] and [`AllocError::BlocksEndWithFrame`] if
+/// the space that is bound can't keep an array beyond its frame; and those of [`Space::alloc`].
 pub fn ambient_alloc<D: Describe<AmbientBlock>>(description: D) -> Result<D::Out, AllocError> {
     Ambient.alloc(description)
 }
@@ -150,8 +152,13 @@ impl<F: AmbientFamily> Space for AmbientOf<F> {
         match bound() {
             None => Err(AllocError::Unbound),
             Some(Bound::Local(cursor)) => {
-                // SAFETY: No code of a caller runs in this arm, so the binding outlasts it.
+                // SAFETY: The binding outlasts this call. Bindings that a space makes and ends
+                // when it is asked leave it.
                 let cursor = unsafe { local(cursor) };
+                if let Some(lender) = cursor.lender() {
+                    let _suspended = suspended_if_lent(cursor);
+                    return lender.give(layout);
+                }
                 let (place, held) = cursor.carve_ambient(layout)?;
                 // SAFETY: The cursor gave the bytes out for this block, and gives back none that
                 // are held.
@@ -168,8 +175,10 @@ impl<F: AmbientFamily> Space for AmbientOf<F> {
     fn checkpoint(&self) -> Checkpoint {
         match bound::<F>() {
             Some(Bound::Local(cursor)) => {
-                // SAFETY: No code of a caller runs in this arm, so the binding outlasts it.
-                unsafe { local(cursor) }.checkpoint()
+                // SAFETY: As in `block`.
+                let cursor = unsafe { local(cursor) };
+                let _suspended = suspended_if_lent(cursor);
+                cursor.checkpoint()
             }
             _ => Checkpoint::NONE,
         }
@@ -177,8 +186,9 @@ impl<F: AmbientFamily> Space for AmbientOf<F> {
 
     unsafe fn rollback(&self, to: Checkpoint) {
         if let Some(Bound::Local(cursor)) = bound::<F>() {
-            // SAFETY: No code of a caller runs in this arm, so the binding outlasts it.
+            // SAFETY: As in `block`.
             let cursor = unsafe { local(cursor) };
+            let _suspended = suspended_if_lent(cursor);
             // SAFETY: No code of a caller ran since the checkpoint, so the binding is the same;
             // the rest is handed on.
             unsafe { cursor.rollback_ambient(to) };
@@ -186,8 +196,12 @@ impl<F: AmbientFamily> Space for AmbientOf<F> {
     }
 
     fn scratch<R>(&mut self, body: impl for<'f> FnOnce(&mut Frame<'f, F>) -> R) -> R {
-        let Some(Bound::Local(cursor)) = bound() else {
-            return scratch_over(self, body);
+        let cursor = match bound() {
+            Some(Bound::Local(cursor)) => cursor,
+            // Not over `self`, which asks for what is bound: that could be this frame itself.
+            // SAFETY: The binding outlasts this call.
+            Some(Bound::Shared(scope)) => return scratch_over(unsafe { scope.as_ref() }, body),
+            None => return scratch_over(&Nothing(PhantomData), body),
         };
         // SAFETY: The binding that is in the slot outlasts this call. It is taken out of the slot
         // meanwhile, so the frame below is the only way to the cursor.
@@ -196,6 +210,24 @@ impl<F: AmbientFamily> Space for AmbientOf<F> {
         let _after = AmbientLevel::enter(cursor);
         let _level = cursor.open();
         body(&mut Frame::over(cursor))
+    }
+}
+
+/// Unbinds while a frame asks its space, which may be one that asks for what is bound, and
+/// would get this frame itself.
+fn suspended_if_lent<F: AmbientFamily>(cursor: &Cursor<F>) -> Option<Restore<F>> {
+    cursor.lender().map(|_| Restore::after(None))
+}
+
+/// The space where none is bound.
+struct Nothing<F>(PhantomData<fn() -> F>);
+
+impl<F: AmbientFamily> Space for Nothing<F> {
+    type Family = F;
+    type Block = AmbientBlock<F>;
+
+    fn block(&self, _: Layout) -> Result<AmbientBlock<F>, AllocError> {
+        Err(AllocError::Unbound)
     }
 }
 
@@ -219,15 +251,10 @@ impl<S: Space<Family: AmbientFamily>> Space for AmbientOr<S> {
         }
     }
 
-    fn frame_opened(&self) {
-        if let Self::Default(space) = self {
-            space.frame_opened();
-        }
-    }
-
-    fn frame_closed(&self) {
-        if let Self::Default(space) = self {
-            space.frame_closed();
+    fn observer(&self) -> Option<&dyn Observer> {
+        match self {
+            Self::Ambient(space) => space.observer(),
+            Self::Default(space) => space.observer(),
         }
     }
 

@@ -107,23 +107,27 @@ impl<F: Family> Cursor<F> {
     }
 
     /// Takes the bytes of `layout` for an array without a lifetime, and what it holds meanwhile.
+    ///
+    /// Not for lent cursors, which have no bytes.
     pub(crate) fn carve_ambient(&self, layout: Layout) -> Result<(F::Place, Held), AllocError> {
-        if self.lender.is_some() {
-            return Err(AllocError::NotAnArena);
-        }
         if !self.pins.borrow().can_keep() {
             return Err(AllocError::BorrowedSlab);
         }
         let place = self.carve_layout(layout)?;
+        match self.hold(layout.size()) {
+            Some(held) => Ok((place, held)),
+            None => unreachable!("the slab can be kept: see above"),
+        }
+    }
+
+    /// What an array without a lifetime holds, for which the latest `bytes` were taken; `None` if
+    /// the slab can't be kept.
+    pub(crate) fn hold(&self, bytes: usize) -> Option<Held> {
         let mut pins = self.pins.borrow_mut();
-        let held = if layout.size() == 0 {
-            pins.slab().map(Held::Slab)
-        } else {
-            self.gate.set(usize::MAX);
-            pins.hold(self.left.get()).map(Held::Level)
-        };
-        // It can be kept: see above.
-        held.map(|held| (place, held))
-            .ok_or(AllocError::BorrowedSlab)
+        if bytes == 0 {
+            return pins.slab().map(Held::Slab);
+        }
+        self.gate.set(usize::MAX);
+        pins.hold(self.left.get()).map(Held::Level)
     }
 }

@@ -109,9 +109,9 @@ impl<F: Family> Cursor<F> {
     pub(crate) unsafe fn rollback_ambient(&self, to: Checkpoint) {
         if self.lender.is_none() {
             self.pins.borrow_mut().roll_back(to.0);
-            // SAFETY: Handed on.
-            unsafe { self.rollback(to) };
         }
+        // SAFETY: Handed on.
+        unsafe { self.rollback(to) };
     }
 }
 

@@ -3,7 +3,7 @@
 use std::hint;
 
 use super::Cursor;
-use crate::{Family, lend::LenderRef};
+use crate::{Checkpoint, Family, lend::LenderRef};
 
 impl<F: Family> Cursor<F> {
     /// Opens a frame: what is carved until the level is dropped is given back then.
@@ -14,6 +14,29 @@ impl<F: Family> Cursor<F> {
             Some(lender) => open_lent(lender),
         };
         Level { cursor: self, to }
+    }
+
+    /// Ends a frame that began at `to`: bytes left, or blocks kept.
+    ///
+    /// # Safety
+    ///
+    /// Frames that began later have ended, and no carve with a lifetime that was made since is used
+    /// again.
+    #[inline(always)]
+    pub(crate) unsafe fn close(&self, Checkpoint(to): Checkpoint) {
+        let to = if self.left.get() < self.gate.get() {
+            hint::cold_path();
+            match self.close_slowly(to) {
+                Some(to) => to,
+                None => return,
+            }
+        } else {
+            to
+        };
+        // SAFETY: Inner frames have ended, so the cursor is at or below where it was. The caller
+        // answers for carves with a lifetime. Ambient arrays that are alive are above `to`:
+        // `close_slowly` saw to that, and where it wasn't called there are none.
+        unsafe { self.give_back(to) };
     }
 
     /// Ends a frame where that takes more than moving the cursor: lent blocks, ambient arrays, a
@@ -32,12 +55,21 @@ impl<F: Family> Cursor<F> {
 
     /// Begins a level of ambient arrays. See [`Pins::enter`].
     pub(crate) fn enter(&self) -> Option<usize> {
-        self.pins.borrow_mut().enter()
+        match &self.lender {
+            None => self.pins.borrow_mut().enter(),
+            Some(lender) => {
+                lender.get().ambient_opened();
+                None
+            }
+        }
     }
 
     /// Ends a level of ambient arrays. See [`Pins::leave`].
     pub(crate) fn leave(&self, before: Option<usize>) {
-        self.pins.borrow_mut().leave(before);
+        match &self.lender {
+            None => self.pins.borrow_mut().leave(before),
+            Some(lender) => lender.get().ambient_closed(),
+        }
     }
 }
 
@@ -53,21 +85,9 @@ pub(crate) struct Level<'c, F: Family> {
 impl<F: Family> Drop for Level<'_, F> {
     #[inline(always)]
     fn drop(&mut self) {
-        let cursor = self.cursor;
-        let to = if cursor.left.get() < cursor.gate.get() {
-            hint::cold_path();
-            match cursor.close_slowly(self.to) {
-                Some(to) => to,
-                None => return,
-            }
-        } else {
-            self.to
-        };
-        // SAFETY: Inner levels are closed, so the cursor is at or below where it was. Carves made
-        // since have a lifetime that the closure of the frame could not name outside, and ambient
-        // arrays that are alive are above `to`: `close_slowly` saw to that, and where it wasn't
-        // called there are none.
-        unsafe { cursor.give_back(to) };
+        // SAFETY: Levels are locals, so inner ones are dropped; and carves made since have a
+        // lifetime that the closure of the frame could not name outside.
+        unsafe { self.cursor.close(Checkpoint(self.to)) };
     }
 }
 

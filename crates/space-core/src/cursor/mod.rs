@@ -12,9 +12,9 @@ use std::{
 };
 
 use crate::{
-    Alignment, AllocError, Epoch, Family, Frame, Keeper, Mark, Parts,
+    Alignment, AllocError, Epoch, Family, Frame, Host, Keeper, Mark, Parts,
     bump::{self, Clear},
-    lend::LenderRef,
+    lend::{Lend, LenderRef},
     mark::Stamp,
     pins::Pins,
 };
@@ -191,6 +191,11 @@ impl<F: Family> Cursor<F> {
         self.region.as_ref()
     }
 
+    /// What blocks come from in a frame over a space that is not an arena.
+    pub(crate) fn lender(&self) -> Option<&dyn Lend<F>> {
+        self.lender.as_ref().map(LenderRef::get)
+    }
+
     /// A snapshot of the offset.
     #[inline]
     pub fn mark(&self) -> Mark {
@@ -270,6 +275,31 @@ impl<F: Family> Cursor<F> {
     /// Bytes that ended frames could not give back, because ambient arrays were alive there.
     pub fn pinned_bytes(&self) -> usize {
         self.pins.borrow().pinned_bytes()
+    }
+}
+
+impl Cursor<Host> {
+    /// A cursor over addresses that nothing is at, as many as there can be: for those who count.
+    /// None of its places may be carved.
+    pub(crate) fn counting(alignment: Alignment, keeper: Keeper) -> Self {
+        let origin = NonZero::new(alignment.max()).unwrap_or(NOWHERE);
+        let capacity = isize::MAX as usize & !(alignment.max() - 1);
+        let mut pins = Pins::default();
+        pins.keep(keeper);
+        Self {
+            left: Cell::new(capacity),
+            clear: Clear::new(alignment.alignment()),
+            base: Base(NonNull::without_provenance(origin)),
+            gate: Cell::new(capacity),
+            lowest: Cell::new(capacity),
+            region: Some(()),
+            lender: None,
+            capacity,
+            alignment,
+            epoch: Cell::new(0),
+            stamp: Cell::new(Stamp::NONE),
+            pins: RefCell::new(pins),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Host, HostArray};
-use crate::{AllocError, Block, Dims, Element, FrameBlock};
+use crate::{AllocError, AmbientBlock, Block, Dims, Element, FrameBlock, IntoAmbient};
 
 /// A carve of an arena in host memory, or a block lent by a frame: bytes for as long as `'s`.
 #[derive(Debug)]
@@ -112,6 +112,7 @@ impl Drop for HostBlock {
 unsafe impl Block for HostBlock {
     type Family = Host;
     type Array<T: Element, D: Dims> = HostArray<Self, T, D>;
+    const INTO_AMBIENT: IntoAmbient<Self> = Some(AmbientBlock::of);
 
     #[inline(always)]
     fn place(&self) -> NonNull<u8> {
