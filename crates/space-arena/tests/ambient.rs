@@ -3,16 +3,21 @@
 mod support;
 
 use std::{
+    alloc::Layout,
     mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use proptest::prelude::*;
 use space_arena::{Allocating, Arena, BorrowedSlab, HostSlab, Made, MadeInFrame, Mutate, Verb};
 use space_core::{
-    AllocError, Ambient, Heap, Host, HostLeaf, InScope, Scope, Space, Undef, Zeroed, ambient_alloc,
-    ambient_scratch, ambient_space, ambient_space_or, current_scope, spawn_in_scope, with_scratch,
-    with_space,
+    AllocError, Ambient, Heap, Host, HostBlock, HostLeaf, InScope, Scope, Space, Undef, Zeroed,
+    ambient_alloc, ambient_scratch, ambient_space, ambient_space_or, current_scope, spawn_in_scope,
+    with_scratch, with_space,
 };
 use support::{
     ambient::{bytes, check, run, step},
@@ -267,6 +272,45 @@ fn an_arena_is_no_scope_and_a_shared_space_is() {
         with_space(&mut arena.frame(), || assert!(current_scope().is_err()));
         assert!(current_scope().is_ok());
     });
+}
+
+/// A shared space that counts what it hands out.
+#[derive(Clone, Default)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Space for Counted {
+    type Family = Host;
+    type Block = HostBlock;
+
+    fn block(&self, layout: Layout) -> Result<HostBlock, AllocError> {
+        self.0.fetch_add(layout.size(), Ordering::Relaxed);
+        Heap.block(layout)
+    }
+}
+
+/// pytorch#152861: a scope that was opened on one thread took in the allocations of all.
+#[test]
+fn a_scope_is_of_the_thread_that_entered_it() {
+    let (one, two) = (Counted::default(), Counted::default());
+    let (entered, left) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            entered.wait();
+            assert!(matches!(bytes(10, 1), Err(AllocError::Unbound)));
+            let own = ambient_space_or(two.clone());
+            drop(own.alloc(Undef::<u8, _>::new([20])).unwrap());
+            Scope::new(two.clone()).enter(|| drop(bytes(30, 1).unwrap()));
+            left.wait();
+        });
+        Scope::new(one.clone()).enter(|| {
+            drop(bytes(1, 1).unwrap());
+            entered.wait();
+            left.wait();
+            drop(bytes(2, 1).unwrap());
+        });
+    });
+    let counts = [&one, &two].map(|space| space.0.load(Ordering::Relaxed));
+    assert_eq!(counts, [3, 50]);
 }
 
 #[test]

@@ -240,6 +240,30 @@ fn device_addresses_are_numbers_and_aligned() {
     assert_eq!(none.place.ledger, None);
 }
 
+/// More elements than the fast path counts, and a slab beyond what a host could have.
+#[test]
+fn carves_of_any_length_are_served() {
+    let slab = DeviceSlab {
+        base: 4096,
+        bytes: usize::MAX - 4096,
+        ledgers: 8,
+    };
+    let mut arena = Arena::builder().alignment(1).build(slab).unwrap();
+    let frame = arena.frame();
+    let mut offset = 0;
+    for len in [i32::MAX as usize, 1 << 31, 1 << 40, 3, 1 << 60] {
+        let array = frame.alloc(floats(len)).unwrap();
+        assert_eq!(array.dims, [len]);
+        offset += 4 * len;
+        assert_eq!(frame.offset(), offset);
+    }
+    let refused = frame.alloc(floats(1 << 61)).map(drop);
+    assert!(
+        matches!(refused, Err(AllocError::SizeOverflow { len, elem_size: 4 }) if len == 1 << 61)
+    );
+    assert_eq!(frame.offset(), offset);
+}
+
 #[test]
 fn a_carve_without_a_ledger_changes_nothing() {
     let mut arena = arena(2);

@@ -39,11 +39,12 @@ pub struct Tally {
 impl Tally {
     /// A count for an arena of the given alignment.
     pub fn new(alignment: Alignment) -> Self {
+        let cursor = Cursor::counting(alignment, Arc::new(()));
         Self {
-            cursor: Cursor::counting(alignment, Arc::new(())),
+            noted: Cell::new(cursor.checkpoint()),
+            cursor,
             frames: RefCell::default(),
             levels: RefCell::default(),
-            noted: Cell::new(Checkpoint::NONE),
         }
     }
 

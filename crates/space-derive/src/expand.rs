@@ -218,3 +218,34 @@ fn nest(mut items: Vec<TokenStream>) -> TokenStream {
     }
     quote!((#(#items,)*))
 }
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::TokenTree;
+
+    use super::*;
+
+    fn words(tokens: TokenStream) -> Vec<String> {
+        let words = tokens.into_iter().flat_map(|token| match token {
+            TokenTree::Group(group) => words(group.stream()),
+            other => vec![other.to_string()],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn the_derive_writes_no_unsafe() {
+        let input = syn::parse_quote! {
+            struct Layer<'a, M: Mode, T: Element, const N: usize> {
+                y: M::Of<T, [usize; 2]>,
+                mask: Option<M::Of<u8, Vec<usize>>>,
+                pair: [M::Of<u16, [usize; 1]>; N],
+                inner: Inner<M>,
+                label: &'a str,
+            }
+        };
+        let words = words(describe(&input).unwrap());
+        assert!(words.iter().any(|word| word == "Describe"));
+        assert!(!words.iter().any(|word| word == "unsafe"));
+    }
+}

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use space_arena::Arena;
 use space_core::{
-    AllocError, Block, Describe, Dims, Element, Entry, Frame, Heap, Host, HostBlock, HostCarve, In,
-    Mode, Partial, Space, Spec, Undef,
+    AllocError, AmbientBlock, Block, Describe, Dims, Element, Entry, Frame, Heap, Host, HostBlock,
+    HostCarve, In, Mode, Partial, Scope, Space, Spec, Undef, ambient_alloc, with_scratch,
 };
 
 #[derive(Describe)]
@@ -137,6 +137,27 @@ proptest! {
             Err(_) => prop_assert_eq!(frame.offset(), 0),
         }
     }
+}
+
+/// An ambient array of each entry, in a frame of an arena and in a shared space.
+#[test]
+fn a_struct_is_materialised_ambiently() -> Result<(), AllocError> {
+    let program = || {
+        let made: Layer<In<AmbientBlock>> = ambient_alloc(layer([2, 3, 4, 5, 6, 7, 8]))?;
+        let y = made.y;
+        let again = Inner::<Partial<AmbientBlock>> {
+            h: Entry::Given(made.inner.h),
+        };
+        let again: Inner<In<AmbientBlock>> = ambient_alloc(again)?;
+        let [first, second] = made.pair;
+        Ok::<_, AllocError>(y.len() + again.h.len() + first.len() + second.len())
+    };
+    let on_heap = Scope::new(Heap).enter(program)?;
+    let mut arena = Arena::with_capacity(1 << 14)?;
+    assert_eq!(with_scratch(&mut arena.frame(), program)?, on_heap);
+    assert_eq!((arena.offset(), arena.pinned_bytes()), (0, 0));
+    assert!(matches!(program(), Err(AllocError::Unbound)));
+    Ok(())
 }
 
 #[test]
