@@ -10,13 +10,12 @@ use std::{
 use space_core::{AllocError, Block, Host, Scope, Space};
 
 use crate::{
-    ArrayError, Buffer, BumperBlock, ResetError, Statistics,
+    AllocBlock, ArrayError, Buffer, ResetError, Statistics,
     allocator::Allocator,
-    desk::{self, Want},
     identity,
     lane::{self, Lane, Stretch},
-    piece::{Grip, Piece},
     region::{Hold, OwnedPin},
+    source::{Grip, Piece, Source, Want},
     state::{Locked, State},
     store::Store,
     sync::{Arc, Mutex, lock},
@@ -81,7 +80,7 @@ impl BumperAllocator {
                 .collect(),
             state: Mutex::new(state),
         });
-        let scope = Scope::new(Handle(Arc::clone(&shared)));
+        let scope = Scope::new(Source::Bumper(Arc::clone(&shared)));
         Self { shared, scope }
     }
 
@@ -202,13 +201,14 @@ impl Shared {
     }
 
     /// Memory for whoever takes a space.
-    fn block(&self, layout: Layout) -> Result<BumperBlock, AllocError> {
+    pub(crate) fn block(&self, layout: Layout) -> Result<AllocBlock, AllocError> {
         let (address, hold) = self.counted(layout).map_err(|error| match error {
             ArrayError::Alloc(error) => error,
             other => AllocError::other(other),
         })?;
+        let store = Store::Held { _hold: hold };
         // SAFETY: Carved for this block alone; the hold keeps it.
-        Ok(unsafe { BumperBlock::held(address, layout.size(), hold) })
+        Ok(unsafe { AllocBlock::kept(address, layout.size(), store) })
     }
 
     fn counted(&self, layout: Layout) -> Result<(NonNull<u8>, Arc<Hold>), ArrayError> {
@@ -251,23 +251,10 @@ impl Allocator for BumperAllocator {
 
 impl Space for BumperAllocator {
     type Family = Host;
-    type Block = BumperBlock;
+    type Block = AllocBlock;
 
-    fn block(&self, layout: Layout) -> Result<BumperBlock, AllocError> {
+    fn block(&self, layout: Layout) -> Result<AllocBlock, AllocError> {
         self.shared.block(layout)
-    }
-}
-
-/// The allocator as its scope sees it.
-struct Handle(Arc<Shared>);
-
-impl Space for Handle {
-    type Family = Host;
-    type Block = BumperBlock;
-
-    fn block(&self, layout: Layout) -> Result<BumperBlock, AllocError> {
-        desk::answer(layout, |want| self.0.piece(want, layout))?;
-        self.0.block(layout)
     }
 }
 

@@ -3,21 +3,16 @@
 use std::{
     alloc::Layout,
     fmt,
+    ptr::NonNull,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use space_core::{AllocError, Block, Heap, Host, HostBlock, Scope, Space};
+use space_core::{AllocError, Block, Heap, HostBlock, Scope, Space};
 
-use crate::{
-    Statistics,
-    allocator::Allocator,
-    desk,
-    piece::{Grip, Piece},
-    store::Store,
-};
+use crate::{AllocBlock, Statistics, allocator::Allocator, source::Source, store::Store};
 
 /// The heap: each array owns its memory and frees it by its drop.
 ///
@@ -40,7 +35,7 @@ pub struct DefaultAllocator {
 
 /// Numbers that guard nothing.
 #[derive(Debug, Default)]
-struct Tally {
+pub(crate) struct Tally {
     bytes: AtomicUsize,
     peak: AtomicUsize,
     arrays: AtomicUsize,
@@ -57,7 +52,7 @@ impl DefaultAllocator {
     /// An allocator that has counted nothing yet.
     pub fn new() -> Self {
         let tally = Arc::new(Tally::default());
-        let scope = Scope::new(Handle(Arc::clone(&tally)));
+        let scope = Scope::new(Source::Heap(Handle(Arc::clone(&tally))));
         Self { tally, scope }
     }
 
@@ -108,22 +103,20 @@ impl Drop for MeteredBlock {
 }
 
 /// The allocator as its scope sees it.
-struct Handle(Arc<Tally>);
+pub(crate) struct Handle(Arc<Tally>);
 
-impl Space for Handle {
-    type Family = Host;
-    type Block = HostBlock;
+impl Handle {
+    /// Memory, and what keeps it.
+    pub(crate) fn memory(&self, layout: Layout) -> Result<(NonNull<u8>, Store), AllocError> {
+        let block = MeteredBlock::new(layout, &self.0)?;
+        Ok((block.block.address(), Store::Metered { _block: block }))
+    }
 
-    /// What isn't an array of this crate isn't counted.
-    fn block(&self, layout: Layout) -> Result<HostBlock, AllocError> {
-        desk::answer(layout, |_| {
-            let block = MeteredBlock::new(layout, &self.0)?;
-            Ok(Piece {
-                address: block.block.address(),
-                grip: Grip::Settled(Store::Metered { _block: block }),
-            })
-        })?;
-        Heap.block(layout)
+    /// Memory for whoever takes a space; it counts as an array.
+    pub(crate) fn block(&self, layout: Layout) -> Result<AllocBlock, AllocError> {
+        let (address, store) = self.memory(layout)?;
+        // SAFETY: The block's own bytes, which live as long as it does.
+        Ok(unsafe { AllocBlock::kept(address, layout.size(), store) })
     }
 }
 

@@ -1,6 +1,11 @@
 //! The two kinds of arrays.
 
-use crate::{InvalidMemory, desk::Want, piece::Grip, region::Pin, store::Store};
+use crate::{
+    InvalidMemory,
+    region::Pin,
+    source::{Grip, Want},
+    store::Store,
+};
 
 /// How an array's memory is kept valid: [`Counted`] or [`Checked`].
 pub trait Kind: sealed::Access {}

@@ -55,15 +55,14 @@
 //!   [`spawn_in_scope`]
 //! - errors: [`ArrayError`], [`InvalidMemory`], [`ResetError`], [`Exhausted`]
 
+mod alloc_block;
 mod allocator;
 mod array;
 mod buffer;
 mod bump;
 mod bumper;
-mod bumper_block;
 mod clone;
 mod cursor;
-mod desk;
 mod element_access;
 mod error;
 mod gate;
@@ -76,13 +75,13 @@ mod loom;
 mod operand;
 mod ops;
 mod own;
-mod piece;
 mod region;
 mod scaling;
 #[cfg(feature = "serde")]
 mod serde;
 mod shape;
 mod show;
+mod source;
 mod state;
 mod statistics;
 mod store;
@@ -93,11 +92,11 @@ mod validity;
 mod view;
 mod word;
 
+pub use alloc_block::AllocBlock;
 pub use allocator::{Allocator, with_allocator};
 pub use array::{AllocArray, CheckedAllocArray, SpaceArray};
 pub use buffer::{AllocBuffer, AutoscalingAllocBuffer, Buffer};
 pub use bumper::BumperAllocator;
-pub use bumper_block::BumperBlock;
 pub use error::{ArrayError, Shape};
 pub use heap::DefaultAllocator;
 pub use kind::{Checked, Counted, Kind};

@@ -10,11 +10,10 @@ use loom::{cell::UnsafeCell, model, thread};
 use crate::{
     AllocBuffer, BumperAllocator, ResetError,
     bumper::Shared,
-    desk::Want,
     gate::{Gate, NotAdvanced},
     kind::{Checked, Counted, sealed::Access},
-    piece::Piece,
     region::Pin,
+    source::{Piece, Want},
     store::Store,
     sync::Arc,
 };

@@ -2,14 +2,13 @@
 
 use std::{alloc::Layout, cell::UnsafeCell, fmt, ptr::NonNull, sync::Arc};
 
-use space_core::{AllocError, Block, Heap, Host, HostBlock, Scope, Space};
+use space_core::{AllocError, Block, HostBlock, Scope};
 
 use crate::{
     AllocBuffer, ArrayError, Exhausted, Statistics,
     allocator::Allocator,
     bump::{Bump, room_for},
-    desk::{self, Want},
-    piece::{Grip, Piece},
+    source::{Source, Want},
     store::Store,
 };
 
@@ -77,7 +76,7 @@ impl UncheckedBumperAllocator {
             buffer: buffer.0,
             cursor: UnsafeCell::new(cursor),
         });
-        let scope = Scope::new(Handle(Arc::clone(&shared)));
+        let scope = Scope::new(Source::Unchecked(Handle(Arc::clone(&shared))));
         Self { shared, scope }
     }
 
@@ -140,24 +139,21 @@ impl Allocator for UncheckedBumperAllocator {
 }
 
 /// The allocator as its scope sees it.
-struct Handle(Arc<Shared>);
+pub(crate) struct Handle(Arc<Shared>);
 
-impl Space for Handle {
-    type Family = Host;
-    type Block = HostBlock;
-
-    fn block(&self, layout: Layout) -> Result<HostBlock, AllocError> {
-        desk::answer(layout, |want| match want {
-            Want::Counted => Ok(Piece {
-                address: self.0.carve(layout)?,
-                grip: Grip::Settled(Store::Unchecked),
-            }),
+impl Handle {
+    /// Memory, which nothing keeps.
+    pub(crate) fn memory(
+        &self,
+        want: Want,
+        layout: Layout,
+    ) -> Result<(NonNull<u8>, Store), ArrayError> {
+        match want {
+            Want::Counted => Ok((self.0.carve(layout)?, Store::Unchecked)),
             Want::Checked => Err(ArrayError::Alloc(AllocError::other(
                 "an unchecked bumper can't make checked arrays; use a `BumperAllocator`",
             ))),
-        })?;
-        // What isn't an array of this crate owns its memory.
-        Heap.block(layout)
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::{fmt, marker::PhantomData, mem::MaybeUninit, ptr::NonNull, slice};
 use ndarray::{ArrayView, ArrayViewMut, Dimension};
 use space_core::Element;
 
-use crate::{ArrayError, Kind, SpaceArray, array::Elements, desk, error::value, shape::layout_of};
+use crate::{
+    ArrayError, Kind, SpaceArray, array::Elements, error::value, shape::layout_of, source,
+};
 
 /// An array whose elements are uninitialised: what `similar` returns.
 ///
@@ -33,7 +35,7 @@ impl<T: Element, D: Dimension, K: Kind> UninitArray<T, D, K> {
     /// Memory of the allocator in scope for the extents `dim`.
     pub(crate) fn new(dim: D) -> Result<Self, ArrayError> {
         let layout = layout_of::<T, D>(&dim)?;
-        let piece = desk::ask(K::WANT, layout)?;
+        let piece = source::ask(K::WANT, layout)?;
         Ok(Self {
             elements: Elements(piece.address.cast()),
             len: dim.size(),
