@@ -13,7 +13,7 @@ use crate::{
     AllocBlock, ArrayError, Buffer, ResetError, Statistics,
     allocator::Allocator,
     identity,
-    lane::{self, Lane, Stretch},
+    lane::{self, Stretch},
     region::{Hold, OwnedPin},
     source::{Grip, Piece, Source, Want},
     state::{Locked, State},
@@ -57,9 +57,14 @@ pub(crate) struct Shared {
     /// Identity of the allocator.
     id: u64,
     /// None in a small buffer. Locked before the state.
-    lanes: Box<[Lane]>,
-    pub(crate) state: Mutex<State>,
+    lanes: Box<[Alone<Stretch>]>,
+    pub(crate) state: Alone<State>,
 }
+
+/// Alone on its cache lines, so that threads that use their lanes don't wait for what is beside
+/// a lock that others take.
+#[repr(align(128))]
+pub(crate) struct Alone<T>(pub(crate) Mutex<T>);
 
 impl BumperAllocator {
     /// An allocator over a buffer: an [`AllocBuffer`](crate::AllocBuffer), or an
@@ -76,9 +81,9 @@ impl BumperAllocator {
         let shared = Arc::new(Shared {
             id,
             lanes: (0..lanes)
-                .map(|_| Lane(Mutex::new(Stretch::new(&state.region))))
+                .map(|_| Alone(Mutex::new(Stretch::new(&state.region))))
                 .collect(),
-            state: Mutex::new(state),
+            state: Alone(Mutex::new(state)),
         });
         let scope = Scope::new(Source::Bumper(Arc::clone(&shared)));
         Self { shared, scope }
@@ -92,7 +97,7 @@ impl BumperAllocator {
     /// The generation that arrays are made in: how many resets there were, and times the memory
     /// was abandoned.
     pub fn generation(&self) -> u64 {
-        lock(&self.shared.state).region.gate.generation()
+        lock(&self.shared.state.0).region.gate.generation()
     }
 
     /// Takes all memory back, at once. Checked arrays become invalid.
@@ -114,26 +119,7 @@ impl BumperAllocator {
     /// [`ResetError::ArraysAlive`] at once too, since arrays have owners that may keep them for
     /// ever; [`ResetError::TimedOut`] when patience is over.
     pub fn reset_within(&self, patience: Duration) -> Result<(), ResetError> {
-        let start = Instant::now();
-        loop {
-            let region = {
-                let mut locked = self.shared.lock();
-                match locked.reset() {
-                    Err(ResetError::ViewsAlive { views, own: 0 }) => {
-                        let waited = start.elapsed();
-                        if waited >= patience {
-                            return Err(ResetError::TimedOut { views, waited });
-                        }
-                        Arc::clone(&locked.state.region)
-                    }
-                    Err(ResetError::ViewsAlive { views, own }) => {
-                        return Err(ResetError::OwnViews { views, own });
-                    }
-                    result => return result,
-                }
-            };
-            region.gate.wait(patience.saturating_sub(start.elapsed()));
-        }
+        self.shared.reset_within(patience)
     }
 
     /// Goes on with a fresh chunk of the same capacity, and leaves the memory to the arrays and
@@ -158,7 +144,30 @@ impl Shared {
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
             lanes: array::from_fn(|i| self.lanes.get(i).map(|lane| lock(&lane.0))),
-            state: lock(&self.state),
+            state: lock(&self.state.0),
+        }
+    }
+
+    pub(crate) fn reset_within(&self, patience: Duration) -> Result<(), ResetError> {
+        let start = Instant::now();
+        loop {
+            let region = {
+                let mut locked = self.lock();
+                match locked.reset() {
+                    Err(ResetError::ViewsAlive { views, own: 0 }) => {
+                        let waited = start.elapsed();
+                        if waited >= patience {
+                            return Err(ResetError::TimedOut { views, waited });
+                        }
+                        Arc::clone(&locked.state.region)
+                    }
+                    Err(ResetError::ViewsAlive { views, own }) => {
+                        return Err(ResetError::OwnViews { views, own });
+                    }
+                    result => return result,
+                }
+            };
+            region.gate.wait(patience.saturating_sub(start.elapsed()));
         }
     }
 
@@ -175,7 +184,7 @@ impl Shared {
     /// Memory for an array of a lane, whose stretch has no room for it.
     #[cold]
     fn refill(&self, lane: &mut Stretch, layout: Layout) -> Result<NonNull<u8>, ArrayError> {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         if let Some(stretch) = state.cursor.stretch(lane::STRETCH_BYTES) {
             lane.cursor = stretch;
             if let Some(address) = lane.carve(layout) {
@@ -220,7 +229,7 @@ impl Shared {
             };
             return Ok((address, Arc::clone(&lane.hold)));
         }
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         let address = state.carve(layout)?;
         Ok((address, Arc::clone(&state.hold)))
     }
@@ -236,7 +245,7 @@ impl Shared {
             };
             return Ok((address, pin));
         }
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         let pin = OwnedPin::take(&state.region)?;
         let address = state.carve(layout)?;
         Ok((address, pin))

@@ -1,36 +1,27 @@
 //! A part of a bumper's memory for some of its threads, so that they don't wait for each other.
 
-use std::{
-    alloc::Layout,
-    cell::Cell,
-    ptr::NonNull,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::{alloc::Layout, cell::Cell, ptr::NonNull};
 
 use crate::{
     cursor::Cursor,
     region::{Hold, Region},
-    sync::{Arc, Mutex},
+    sync::{Arc, AtomicUsize, Ordering::Relaxed, per_thread},
 };
 
-/// How many lanes a bumper has.
-pub(crate) const LANES: usize = 4;
+/// How many lanes a bumper has. Two threads are what loom gets through.
+pub(crate) const LANES: usize = if cfg!(loom) { 2 } else { 4 };
 
 /// What a lane takes from the bumper at a time.
-pub(crate) const STRETCH_BYTES: usize = 16 << 10;
+pub(crate) const STRETCH_BYTES: usize = if cfg!(loom) { 64 } else { 16 << 10 };
 
 /// Smallest buffer with lanes: what they may leave unused is little of it.
-pub(crate) const FROM_BYTES: usize = 1 << 20;
+pub(crate) const FROM_BYTES: usize = if cfg!(loom) { 128 } else { 1 << 20 };
 
 /// Largest array that a lane serves.
 const LARGEST_BYTES: usize = 2 << 10;
 
 /// Largest alignment that a lane serves.
 const LARGEST_ALIGN: usize = 64;
-
-/// Alone on its cache lines.
-#[repr(align(128))]
-pub(crate) struct Lane(pub(crate) Mutex<Stretch>);
 
 /// What is left of the stretch that a lane took, and what its arrays hold.
 pub(crate) struct Stretch {
@@ -65,13 +56,21 @@ pub(crate) fn serves(layout: Layout) -> bool {
 /// The lane of this thread.
 #[inline]
 pub(crate) fn of_this_thread() -> usize {
-    thread_local!(static LANE: Cell<usize> = const { Cell::new(usize::MAX) });
-    let lane = LANE.get();
-    if lane < LANES {
-        return lane;
-    }
+    per_thread!(static LANE: Cell<usize> = Cell::new(usize::MAX));
+    LANE.with(|lane| {
+        if lane.get() == usize::MAX {
+            lane.set(next());
+        }
+        lane.get()
+    })
+}
+
+/// Lanes in turn.
+#[cold]
+fn next() -> usize {
+    #[cfg(not(loom))]
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let lane = NEXT.fetch_add(1, Relaxed) % LANES;
-    LANE.set(lane);
-    lane
+    #[cfg(loom)]
+    crate::sync::lazy_static!(static ref NEXT: AtomicUsize = AtomicUsize::new(0););
+    NEXT.fetch_add(1, Relaxed) % LANES
 }

@@ -1,61 +1,121 @@
 //! The memory core under all interleavings of a few threads.
 //!
-//! Loom doesn't see the bytes of a buffer, so a cell of its own stands for them: whoever holds the
-//! one array that the buffer has room for writes the cell, and loom reports unordered accesses.
+//! Loom doesn't see the bytes of a buffer, so a cell of its own stands for each array that there is
+//! room for: whoever holds the array writes the cell, and loom reports unordered accesses.
 
-use std::alloc::Layout;
+use std::{alloc::Layout, time::Duration};
 
 use loom::{cell::UnsafeCell, model, thread};
 
 use crate::{
-    AllocBuffer, BumperAllocator, ResetError,
+    AllocBuffer, AutoscalingAllocBuffer, Buffer, BumperAllocator, ResetError,
     bumper::Shared,
     gate::{Gate, NotAdvanced},
     kind::{Checked, Counted, sealed::Access},
-    region::Pin,
+    region::{Pin, Region},
     source::{Piece, Want},
     store::Store,
-    sync::Arc,
+    sync::{Arc, lock},
 };
 
-/// A buffer with room for one array.
-struct One {
+/// A bumper whose arrays are of [`EACH`] bytes, and a cell for each that its first chunk has room for.
+struct Watched {
     shared: Arc<Shared>,
-    bytes: UnsafeCell<u64>,
+    base: usize,
+    cells: Vec<UnsafeCell<u64>>,
 }
 
-// SAFETY: What the tests check: loom reports accesses to the cell that race.
-unsafe impl Send for One {}
+const EACH: usize = 64;
+
+/// A checked array: its address, its region and its generation.
+type Array = (usize, Arc<Region>, u64);
+
+// SAFETY: What the tests check: loom reports accesses to a cell that race.
+unsafe impl Send for Watched {}
 
 // SAFETY: As above.
-unsafe impl Sync for One {}
+unsafe impl Sync for Watched {}
 
-impl One {
-    fn new() -> Arc<Self> {
-        let bumper = BumperAllocator::new(AllocBuffer::new(64).unwrap());
+impl Watched {
+    /// With room for so many arrays. From two on there are lanes, of one array each.
+    fn new(arrays: usize) -> Arc<Self> {
+        Self::over(AllocBuffer::new(arrays * EACH).unwrap(), arrays)
+    }
+
+    /// With room for one array, and chunks for more.
+    fn growing() -> Arc<Self> {
+        Self::over(AutoscalingAllocBuffer::new(EACH).unwrap(), 1)
+    }
+
+    fn over(buffer: impl Buffer, arrays: usize) -> Arc<Self> {
+        let bumper = BumperAllocator::new(buffer);
+        let base = lock(&bumper.shared.state.0).cursor.bump.base;
         Arc::new(Self {
             shared: Arc::clone(&bumper.shared),
-            bytes: UnsafeCell::new(0),
+            base,
+            cells: (0..arrays).map(|_| UnsafeCell::new(0)).collect(),
         })
     }
 
     fn allocate(&self, want: Want) -> Option<Piece> {
-        let piece = self.shared.piece(want, Layout::new::<[u64; 8]>());
+        let piece = self.shared.piece(want, Layout::new::<[u8; EACH]>());
         piece.ok()
     }
 
-    fn write(&self, tag: u64) {
-        // SAFETY: The caller holds the one array that there is room for; loom checks that.
-        self.bytes.with_mut(|bytes| unsafe { *bytes = tag });
+    /// The cell that stands for an array, unless it is of another chunk.
+    fn cell(&self, address: usize) -> Option<&UnsafeCell<u64>> {
+        let offset = address.wrapping_sub(self.base);
+        self.cells.get(offset / EACH)
     }
 
-    fn assert_is(&self, tag: u64) {
-        // SAFETY: As above.
-        self.bytes.with(|bytes| assert_eq!(unsafe { *bytes }, tag));
+    fn write(&self, address: usize, tag: u64) {
+        if let Some(cell) = self.cell(address) {
+            // SAFETY: The caller holds the array; loom checks that nobody else does.
+            cell.with_mut(|bytes| unsafe { *bytes = tag });
+        }
+    }
+
+    fn assert_is(&self, address: usize, tag: u64) {
+        if let Some(cell) = self.cell(address) {
+            // SAFETY: As above.
+            cell.with(|bytes| assert_eq!(unsafe { *bytes }, tag));
+        }
     }
 
     fn reset(&self) -> Result<(), ResetError> {
         self.shared.lock().reset()
+    }
+
+    /// Allocates a counted array, writes it and drops it, if there is room.
+    fn use_counted(&self, tag: u64) {
+        if let Some(piece) = self.allocate(Want::Counted) {
+            let address = piece.address.addr().get();
+            self.write(address, tag);
+            let store = Counted::settle(Counted::fresh(piece.grip));
+            self.assert_is(address, tag);
+            drop(store);
+        }
+    }
+
+    /// Allocates a checked array and writes it, if there is room.
+    fn checked(&self, tag: u64) -> Option<Array> {
+        let piece = self.allocate(Want::Checked)?;
+        let address = piece.address.addr().get();
+        self.write(address, tag);
+        match Checked::settle(Checked::fresh(piece.grip)) {
+            Store::Checked { region, made } => Some((address, region, made)),
+            _ => unreachable!("a bumper's"),
+        }
+    }
+
+    /// Looks at a checked array, if it is still there.
+    fn look(&self, (address, region, made): &Array, tag: u64) -> bool {
+        let Ok(pin) = Pin::take(region, *made) else {
+            return false;
+        };
+        self.assert_is(*address, tag);
+        drop(pin);
+        true
     }
 }
 
@@ -96,7 +156,7 @@ fn a_waiter_is_told_of_the_last_pin() {
         };
         // Loom's time never runs out: a lost wake-up is a deadlock.
         while let Err(NotAdvanced::Pinned { .. }) = gate.advance() {
-            gate.wait(std::time::Duration::MAX);
+            gate.wait(Duration::MAX);
         }
         pinner.join().unwrap();
         assert_eq!(gate.generation(), 1);
@@ -112,90 +172,136 @@ fn two_waiters_are_told() {
             let gate = Arc::clone(&gate);
             thread::spawn(move || {
                 while gate.advance().is_err() {
-                    gate.wait(std::time::Duration::MAX);
+                    gate.wait(Duration::MAX);
                 }
             })
         };
         gate.unpin();
         while gate.advance().is_err() {
-            gate.wait(std::time::Duration::MAX);
+            gate.wait(Duration::MAX);
         }
         waiter.join().unwrap();
         assert_eq!(gate.generation(), 2);
     });
 }
 
+/// Runs `other` on a thread of its own beside `this`.
+fn beside(
+    watched: &Arc<Watched>,
+    other: impl FnOnce(&Watched) + Send + 'static,
+    this: impl FnOnce(&Watched),
+) {
+    let for_other = Arc::clone(watched);
+    let other = thread::spawn(move || other(&for_other));
+    this(watched);
+    other.join().unwrap();
+}
+
 #[test]
 fn a_counted_array_keeps_the_memory() {
     model(|| {
-        let one = One::new();
-        let other = {
-            let one = Arc::clone(&one);
-            thread::spawn(move || {
-                if let Some(piece) = one.allocate(Want::Counted) {
-                    one.write(1);
-                    let store = Counted::settle(Counted::fresh(piece.grip));
-                    one.assert_is(1);
-                    drop(store);
-                }
-            })
-        };
-        let _ = one.reset();
-        if let Some(piece) = one.allocate(Want::Counted) {
-            one.write(2);
-            one.assert_is(2);
-            drop(piece);
-        }
-        other.join().unwrap();
+        beside(
+            &Watched::new(1),
+            |watched| watched.use_counted(1),
+            |watched| {
+                let _ = watched.reset();
+                watched.use_counted(2);
+            },
+        );
     });
 }
 
 #[test]
 fn a_checked_array_is_pinned_until_written_and_while_viewed() {
     model(|| {
-        let one = One::new();
-        let other = {
-            let one = Arc::clone(&one);
-            thread::spawn(move || {
-                let Some(piece) = one.allocate(Want::Checked) else {
-                    return;
-                };
-                one.write(1);
-                let Store::Checked { region, made } = Checked::settle(Checked::fresh(piece.grip))
-                else {
-                    unreachable!("a bumper's")
-                };
-                if let Ok(pin) = Pin::take(&region, made) {
-                    one.assert_is(1);
-                    drop(pin);
+        beside(
+            &Watched::new(1),
+            |watched| {
+                if let Some(array) = watched.checked(1) {
+                    watched.look(&array, 1);
                 }
-            })
-        };
-        let _ = one.reset();
-        if let Some(piece) = one.allocate(Want::Checked) {
-            one.write(2);
-            one.assert_is(2);
-            drop(piece);
-        }
-        other.join().unwrap();
+            },
+            |watched| {
+                let _ = watched.reset();
+                drop(watched.checked(2));
+            },
+        );
     });
 }
 
 #[test]
-fn abandoned_memory_is_not_handed_out() {
+fn lanes_hand_out_memory_of_their_own() {
     model(|| {
-        let one = One::new();
-        let piece = one.allocate(Want::Counted);
-        let other = {
-            let one = Arc::clone(&one);
-            thread::spawn(move || drop(one.allocate(Want::Counted)))
-        };
-        one.shared.lock().abandon().unwrap();
-        let next = one.allocate(Want::Counted);
-        if let (Some(piece), Some(next)) = (&piece, &next) {
-            assert_ne!(piece.address, next.address);
-        }
-        drop(piece);
-        other.join().unwrap();
+        beside(
+            &Watched::new(2),
+            |watched| {
+                watched.use_counted(1);
+                watched.use_counted(2);
+            },
+            |watched| {
+                if let Some(array) = watched.checked(3) {
+                    let _ = watched.reset();
+                    watched.look(&array, 3);
+                }
+            },
+        );
+    });
+}
+
+#[test]
+fn a_reset_that_waits_ends_after_the_last_view() {
+    model(|| {
+        let watched = Watched::new(1);
+        let array = watched.checked(1).unwrap();
+        beside(
+            &watched,
+            move |watched| {
+                watched.look(&array, 1);
+            },
+            |watched| {
+                // Loom's time never runs out: a lost wake-up is a deadlock.
+                watched.shared.reset_within(Duration::MAX).unwrap();
+                watched.checked(2).unwrap();
+            },
+        );
+    });
+}
+
+#[test]
+fn a_chunk_is_replaced_when_nobody_looks_at_it() {
+    model(|| {
+        let watched = Watched::growing();
+        let array = watched.checked(1).unwrap();
+        assert!(watched.checked(1).is_some(), "in a second chunk");
+        beside(
+            &watched,
+            move |watched| {
+                watched.look(&array, 1);
+            },
+            |watched| {
+                if watched.reset().is_ok() {
+                    assert_eq!(watched.shared.lock().statistics().chunks, 1);
+                    // What the heap may do with the first chunk now.
+                    watched.write(watched.base, 2);
+                }
+            },
+        );
+    });
+}
+
+#[test]
+fn abandoned_memory_is_not_handed_out_and_stays_valid() {
+    model(|| {
+        let watched = Watched::new(1);
+        let array = watched.checked(1).unwrap();
+        beside(
+            &watched,
+            move |watched| assert!(watched.look(&array, 1)),
+            |watched| {
+                watched.shared.lock().abandon().unwrap();
+                watched.use_counted(2);
+                watched.reset().unwrap();
+            },
+        );
     });
 }

@@ -4,11 +4,11 @@
 
 use std::cell::RefCell;
 
-thread_local! {
-    /// Regions by identity, with the pins that this thread took and has not let go. Few at a
-    /// time, so that a search is short.
-    static OWN: RefCell<Vec<(u64, usize)>> = const { RefCell::new(Vec::new()) };
-}
+use crate::sync::per_thread;
+
+// Regions by identity, with the pins that this thread took and has not let go. Few at a time, so
+// that a search is short.
+per_thread!(static OWN: RefCell<Vec<(u64, usize)>> = RefCell::new(Vec::new()));
 
 /// A pin of `region` was taken.
 #[inline]

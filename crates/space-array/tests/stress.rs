@@ -15,7 +15,7 @@ use space_array::{
 fn hammer(bumper: &BumperAllocator, rounds: u64) -> (usize, usize) {
     let (seen, resets) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|threads| {
-        for thread in 0..4_u64 {
+        let hammers = (0..4_u64).map(|thread| {
             let (seen, resets) = (&seen, &resets);
             threads.spawn(move || {
                 for round in 0..rounds {
@@ -52,7 +52,11 @@ fn hammer(bumper: &BumperAllocator, rounds: u64) -> (usize, usize) {
                         bumper.abandon().unwrap();
                     }
                 }
-            });
+            })
+        });
+        // A sanitizer sees a thread's end where it is joined.
+        for hammer in hammers.collect::<Vec<_>>() {
+            hammer.join().unwrap();
         }
     });
     (seen.into_inner(), resets.into_inner())
