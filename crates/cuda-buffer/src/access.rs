@@ -2,9 +2,8 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::DomainId;
-use crate::guard::{Guard, record};
+use crate::guard::{Ending, Guard, record};
 use crate::ledger::AccessKind;
-use crate::ledger::Replaced;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
@@ -225,14 +224,13 @@ impl<'s> AccessCompletion<'s> {
         let Some(session) = session else {
             return Ok(());
         };
-        let mut replaced = Replaced::new();
         match record(self.stream, session) {
             Ok(done) => {
-                guards.end(Ok(done.as_ref()), &mut replaced);
+                guards.end(Ending::Done(done.as_ref()));
                 Ok(())
             }
             Err(error) => {
-                guards.end(Err(()), &mut replaced);
+                guards.end(Ending::Failed);
                 Err(RuntimeError::into(error))
             }
         }
@@ -245,10 +243,9 @@ pub trait Guards: sealed::Collect {}
 impl<G: sealed::Collect> Guards for G {}
 
 mod sealed {
-    use super::{ReadAccess, Replaced, WriteAccess};
-    use crate::guard::Hold;
+    use super::{ReadAccess, WriteAccess};
+    use crate::guard::{Ending, Hold};
     use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
-    use cuda_runtime::Completion;
 
     pub trait Collect {
         /// Shows what is held.
@@ -257,7 +254,7 @@ mod sealed {
 
         /// Ends all with what a record returned.
         #[doc(hidden)]
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced);
+        fn end(self, ending: Ending<'_>);
     }
 
     impl<T> Collect for ReadAccess<'_, T> {
@@ -265,8 +262,8 @@ mod sealed {
             show(self.guard.hold());
         }
 
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
-            self.guard.end(done, replaced);
+        fn end(self, ending: Ending<'_>) {
+            self.guard.end(ending);
         }
     }
 
@@ -275,8 +272,8 @@ mod sealed {
             show(self.guard.hold());
         }
 
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
-            self.guard.end(done, replaced);
+        fn end(self, ending: Ending<'_>) {
+            self.guard.end(ending);
         }
     }
 
@@ -285,8 +282,8 @@ mod sealed {
             show(self.hold());
         }
 
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
-            self.end_with(done, replaced);
+        fn end(self, ending: Ending<'_>) {
+            self.end_with(ending);
         }
     }
 
@@ -295,8 +292,8 @@ mod sealed {
             show(self.hold());
         }
 
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
-            self.end_with(done, replaced);
+        fn end(self, ending: Ending<'_>) {
+            self.end_with(ending);
         }
     }
 
@@ -305,9 +302,9 @@ mod sealed {
             self.iter().for_each(|guard| guard.holds(show));
         }
 
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+        fn end(self, ending: Ending<'_>) {
             for guard in self {
-                guard.end(done, replaced);
+                guard.end(ending);
             }
         }
     }
@@ -317,9 +314,9 @@ mod sealed {
             self.iter().for_each(|guard| guard.holds(show));
         }
 
-        fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+        fn end(self, ending: Ending<'_>) {
             for guard in self {
-                guard.end(done, replaced);
+                guard.end(ending);
             }
         }
     }
@@ -333,9 +330,9 @@ mod sealed {
                     $($name.holds(show);)+
                 }
 
-                fn end(self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+                fn end(self, ending: Ending<'_>) {
                     let ($($name,)+) = self;
-                    $($name.end(done, replaced);)+
+                    $($name.end(ending);)+
                 }
             }
         };

@@ -9,7 +9,7 @@
 
 use crate::domain::DomainId;
 use crate::folds::Folds;
-use crate::ledger::{Ledger, Predecessors, Replaced, Token};
+use crate::ledger::{Ledger, Predecessors, Token};
 use crate::{BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device};
@@ -57,6 +57,8 @@ struct Carve {
     start: AtomicUsize,
     end: AtomicUsize,
     ledger: Mutex<CarveLedger>,
+    /// As [`CarveLedger::open`], for those who know that the carve is alive.
+    open: AtomicBool,
     /// Woken when a launch ends that held a token here.
     launched: Condvar,
 }
@@ -190,19 +192,11 @@ impl ArenaShared {
         self.quarantine.store(true, Ordering::Release);
     }
 
-    /// Takes over what may still use the bytes of a carve that is accessed for the first time. Unless `in_turn`, a launch
-    /// on another thread may be between its waits and its completion, which takes microseconds.
-    fn open(&self, carve: &Carve, ledger: &mut CarveLedger, in_turn: bool) {
-        if ledger.open {
-            return;
-        }
+    /// Takes over what may still use the bytes of a carve that is accessed for the first time.
+    fn open_locked(&self, carve: &Carve, ledger: &mut CarveLedger, state: &mut ArenaState) {
         ledger.open = true;
-        let bytes = carve.bytes();
-        let mut state = self.state.lock();
-        while !in_turn && state.launching.iter().any(|used| overlap(used, &bytes)) {
-            self.launched.wait(&mut state);
-        }
-        ledger.ledger.restart(state.folds.take(&bytes));
+        ledger.ledger.restart(state.folds.take(&carve.bytes()));
+        carve.open.store(true, Ordering::Release);
     }
 
     /// Ends the latest carves, those whose first byte lies in `bytes`. By the arena's thread.
@@ -219,6 +213,7 @@ impl ArenaShared {
             // Under the state's lock, so that a launch finds the carve alive or what it has left.
             let mut state = self.state.lock();
             if std::mem::take(&mut ledger.open) {
+                carve.open.store(false, Ordering::Relaxed);
                 if ledger.ledger.forget_holders() > 0 {
                     self.lose(&mut state, carve.bytes());
                 }
@@ -291,21 +286,46 @@ impl CarveDomain {
         &self.shared.carves[self.at]
     }
 
-    /// The carve's ledger, as long as the carve is alive.
+    /// The carve's ledger, as long as the carve is alive. The lock of another carve is not even asked for.
     fn live(&self) -> Option<MutexGuard<'_, CarveLedger>> {
         let carve = self.carve();
-        let ledger = carve.ledger.lock();
-        let alive = carve.id.load(Ordering::Acquire) == self.id.number();
-        alive.then_some(ledger)
+        let alive = || carve.id.load(Ordering::Acquire) == self.id.number();
+        if !alive() {
+            return None;
+        }
+        Some(carve.ledger.lock()).filter(|_| alive())
     }
 
-    /// Works on the carve's ledger. A retired carve has none: its accesses are over, and a stray one changes nothing.
+    /// Opens the ledger of a carve that is alive. A launch on another thread may be between its waits and its completion,
+    /// which takes microseconds; no lock is held meanwhile that it could want.
+    #[inline]
+    pub(crate) fn open(&self) {
+        if !self.carve().open.load(Ordering::Acquire) {
+            self.open_after_launches();
+        }
+    }
+
+    #[cold]
+    fn open_after_launches(&self) {
+        let (shared, carve) = (&*self.shared, self.carve());
+        while let Some(mut ledger) = self.live().filter(|ledger| !ledger.open) {
+            let mut state = shared.state.lock();
+            let bytes = carve.bytes();
+            if !state.launching.iter().any(|used| overlap(used, &bytes)) {
+                shared.open_locked(carve, &mut ledger, &mut state);
+                return;
+            }
+            drop(ledger);
+            shared.launched.wait(&mut state);
+        }
+    }
+
+    /// Works on the carve's ledger, which is open. A retired carve has none: its accesses are over, and a stray one changes
+    /// nothing.
+    #[inline]
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
         match self.live() {
-            Some(mut ledger) => {
-                self.shared.open(self.carve(), &mut ledger, false);
-                f(&mut ledger.ledger)
-            }
+            Some(mut ledger) => f(&mut ledger.ledger),
             None => f(&mut Ledger::default()),
         }
     }
@@ -325,8 +345,14 @@ impl CarveDomain {
         own: impl Fn(DomainId) -> bool,
     ) -> BufferResult<Option<Token>> {
         if let Some(mut ledger) = self.live() {
-            self.shared.open(self.carve(), &mut ledger, true);
-            ledger.ledger.begin(token, before)?;
+            if !ledger.open {
+                // Launches that use the arena take turns, so that none of another thread is under way.
+                let mut state = self.shared.state.lock();
+                self.shared
+                    .open_locked(self.carve(), &mut ledger, &mut state);
+            }
+            let mut add = |completion: &Completion| before.push(completion.clone());
+            ledger.ledger.begin(token, &mut add)?;
             ledger.launches += 1;
             return Ok(Some(token));
         }
@@ -351,18 +377,13 @@ impl CarveDomain {
     }
 
     /// Ends a graph's use; `done` replaces what the bytes were waiting for.
-    pub(crate) fn end_launch(
-        &self,
-        token: Option<Token>,
-        done: Option<Completion>,
-        replaced: &mut Replaced,
-    ) {
+    pub(crate) fn end_launch(&self, token: Option<Token>, done: Option<Completion>) {
         let Some(token) = token else {
             let mut state = self.shared.state.lock();
             let range = self.range();
             state.stop_launching(&range);
             if let Some(done) = done {
-                replaced.extend(state.folds.take(&range));
+                state.folds.take(&range);
                 state.folds.insert(range, [done]);
             }
             self.shared.launched.notify_all();
@@ -370,7 +391,7 @@ impl CarveDomain {
         };
         // Alive until now: its end waits for launches.
         if let Some(mut ledger) = self.live() {
-            ledger.ledger.end(token, done, replaced);
+            ledger.ledger.end(token, done);
             self.end_token(&mut ledger);
         }
     }

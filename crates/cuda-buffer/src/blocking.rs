@@ -2,7 +2,7 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::Domain;
-use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
+use crate::ledger::{AccessKind, Predecessors, Token};
 use crate::{BufferError, BufferResult};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::Completion;
@@ -35,7 +35,8 @@ impl BlockingAccess {
         cuda_runtime::refuse_in_capture("access by synchronous calls")?;
         domain.device().check_poison()?;
         let (token, mut before) = (host_token(kind, since), Predecessors::new());
-        domain.begin(token, &mut before)?;
+        domain.open();
+        domain.begin(token, &mut |completion| before.push(completion.clone()))?;
         let access = Self {
             domain: domain.clone(),
             token: Some(token),
@@ -46,7 +47,7 @@ impl BlockingAccess {
 
     fn end(&mut self, done: Option<Completion>) {
         if let Some(token) = self.token.take() {
-            self.domain.end(token, done, &mut Replaced::new());
+            self.domain.end(token, done);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::arena::ArenaShared;
 use crate::domain::{Domain, DomainId};
 use crate::guard::record;
-use crate::ledger::{AccessKind, Ledger, Predecessors, Replaced, Token};
+use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::{AccessError, BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, CaptureMode};
 use cuda_runtime::{Capture, Completion, Device, Stream};
@@ -32,15 +32,15 @@ impl AccessSet {
         &mut self,
         domain: &Domain,
         token: Token,
-        before: &mut Predecessors,
+        before: &mut impl FnMut(&Completion),
     ) -> Result<(), AccessError> {
         let at = match self.by_id.get(&domain.id()) {
             Some(&at) => at,
             None => {
-                let before = self.uses_of_same_bytes(domain)?;
+                let earlier = self.uses_of_same_bytes(domain)?;
                 self.entries.push(Entry {
                     domain: domain.clone(),
-                    ledger: Ledger::after(before),
+                    ledger: Ledger::after(earlier),
                     kind: token.kind,
                 });
                 let at = self.entries.len() - 1;
@@ -54,15 +54,9 @@ impl AccessSet {
         Ok(())
     }
 
-    pub(crate) fn end(
-        &mut self,
-        id: DomainId,
-        token: Token,
-        done: Option<Completion>,
-        replaced: &mut Replaced,
-    ) {
+    pub(crate) fn end(&mut self, id: DomainId, token: Token, done: Option<Completion>) {
         if let Some(&at) = self.by_id.get(&id) {
-            self.entries[at].ledger.end(token, done, replaced);
+            self.entries[at].ledger.end(token, done);
         }
     }
 
@@ -270,15 +264,13 @@ impl Graph {
             Ok(Err(error)) => (None, Err(error.into())),
             Err(error) => (None, Err(error)),
         };
-        // What comes before the replay, and what it replaces, is dropped at once.
-        let replaced = before;
+        before.clear();
         for (access, token) in self.accesses.iter().zip(held.drain(..)) {
             match poisoned {
-                false => access.end(token, done.clone(), replaced),
+                false => access.end(token, done.clone()),
                 true => access.abandon(token),
             }
         }
-        replaced.clear();
         result
     }
 }
@@ -292,7 +284,8 @@ impl GraphAccess {
     ) -> BufferResult<Option<Token>> {
         match &self.domain {
             Domain::Owned(_) => {
-                self.domain.begin(token, before)?;
+                let mut add = |completion: &Completion| before.push(completion.clone());
+                self.domain.begin(token, &mut add)?;
                 Ok(Some(token))
             }
             Domain::Carve(carve) => carve.begin_launch(token, before, |id| {
@@ -302,10 +295,10 @@ impl GraphAccess {
         }
     }
 
-    fn end(&self, token: Option<Token>, done: Option<Completion>, replaced: &mut Replaced) {
+    fn end(&self, token: Option<Token>, done: Option<Completion>) {
         match (&self.domain, token) {
-            (Domain::Carve(carve), token) => carve.end_launch(token, done, replaced),
-            (domain @ Domain::Owned(_), Some(token)) => domain.end(token, done, replaced),
+            (Domain::Carve(carve), token) => carve.end_launch(token, done),
+            (domain @ Domain::Owned(_), Some(token)) => domain.end(token, done),
             (Domain::Owned(_), None) => unreachable!("only arenas have bytes"),
         }
     }

@@ -1,7 +1,7 @@
 //! Completion domains: logical values with a ledger of their own, whatever memory they live in.
 
 use crate::arena::CarveDomain;
-use crate::ledger::{AccessKind, Ledger, Predecessors, Replaced, Token};
+use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
@@ -194,16 +194,31 @@ impl Domain {
         stream.check_device(own)
     }
 
-    /// Takes a token, and adds what must come first to `before`.
-    pub(crate) fn begin(&self, token: Token, before: &mut Predecessors) -> Result<(), AccessError> {
+    /// Prepares the ledger for a first access. It may have to wait for a launch on another thread.
+    #[inline]
+    pub(crate) fn open(&self) {
+        if let Self::Carve(carve) = self {
+            carve.open();
+        }
+    }
+
+    /// Takes a token, and shows what must come first to `before`. The ledger is open.
+    #[inline]
+    pub(crate) fn begin(
+        &self,
+        token: Token,
+        before: &mut impl FnMut(&Completion),
+    ) -> Result<(), AccessError> {
         self.with_ledger(|ledger| ledger.begin(token, before))
     }
 
     /// Publishes and returns the token, in one step.
-    pub(crate) fn end(&self, token: Token, done: Option<Completion>, replaced: &mut Replaced) {
-        self.with_ledger(|ledger| ledger.end(token, done, replaced));
+    #[inline]
+    pub(crate) fn end(&self, token: Token, done: Option<Completion>) {
+        self.with_ledger(|ledger| ledger.end(token, done));
     }
 
+    #[inline]
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
         match self {
             Self::Owned(owned) => f(&mut owned.ledger.lock()),

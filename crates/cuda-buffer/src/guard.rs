@@ -2,7 +2,7 @@
 
 use crate::capture::AccessSet;
 use crate::domain::Domain;
-use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
+use crate::ledger::{AccessKind, Predecessors, Token};
 use crate::{AccessError, BufferResult};
 use cuda_runtime::{Completion, RuntimeResult, Stream, StreamId, current_session};
 use std::panic::Location;
@@ -24,6 +24,16 @@ pub(crate) struct Guard<'a> {
     domain: &'a Domain,
     /// `None` once it has ended.
     hold: Option<Hold>,
+}
+
+/// How accesses end.
+#[derive(Clone, Copy, Debug)]
+pub enum Ending<'c> {
+    /// With the completion of their work, or with none: no work was queued under them, or it is over.
+    Done(Option<&'c Completion>),
+    /// The record failed. The stream was synchronised then, so there is nothing to publish; when that failed too, the
+    /// device is poisoned and the tokens are kept for ever, so that the memory is never reused.
+    Failed,
 }
 
 /// What accesses that are acquired together have in common.
@@ -55,39 +65,45 @@ pub(crate) fn acquire<'d, 's>(
 ) -> BufferResult<Acquired<'s>> {
     // Before any token, which a poisoned device would keep: then the first error is what every call returns.
     stream.device().check_poison()?;
-    let session = stream.session()?;
+    // Without a lock: a carve may have to wait here for a launch on another thread.
+    wanted.clone().for_each(|(domain, _)| domain.open());
+    let mut standing = stream.standing()?;
     let acquired = Acquired {
         stream,
-        // The stream's own timeline outside captures, whatever another thread may have begun to capture on it since.
-        timeline: match session {
-            None => stream.id(),
-            Some(_) => stream.timeline(),
-        },
-        session: session.as_ref().map(|session| session.number()),
+        timeline: standing.timeline(),
+        session: standing.session(),
         since,
     };
-    let mut before = Predecessors::new();
+    let mut needed = Predecessors::new();
+    let mut failed = None;
+    let mut add = |completion: &Completion| match standing.needs(completion) {
+        Ok(false) => {}
+        // Values that were written together share their completion.
+        Ok(true)
+            if needed
+                .last()
+                .is_some_and(|last| last.point() == completion.point()) => {}
+        Ok(true) => needed.push(completion.clone()),
+        Err(error) => failed = Some(error),
+    };
     let mut begun = 0;
     let tokens = wanted.clone().try_for_each(|(domain, kind)| {
-        match &session {
-            None => domain.begin(acquired.token(kind), &mut before)?,
-            Some(session) => session.with_attachment(|set: &mut AccessSet| {
-                set.begin(domain, acquired.token(kind), &mut before)
-            })?,
-        }
+        acquired.begin(domain, kind, &mut add)?;
         begun += 1;
         Ok::<_, AccessError>(())
     });
-    let waited = match tokens {
-        Ok(()) => stream.wait_for_all(&before).map_err(Into::into),
-        Err(error) => Err(error.into()),
+    let waited: BufferResult<()> = match (tokens, failed) {
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), Some(error)) => Err(error.into()),
+        (Ok(()), None) if needed.is_empty() => Ok(()),
+        (Ok(()), None) => standing.wait_for_all(&needed).map_err(Into::into),
     };
     match waited {
         Ok(()) => Ok(acquired),
         Err(error) => {
             // Nothing was exposed: the tokens go back.
             for (domain, kind) in wanted.take(begun) {
-                acquired.end(domain, kind, None, &mut Replaced::new());
+                acquired.end(domain, kind, None);
             }
             Err(error)
         }
@@ -107,27 +123,38 @@ impl Acquired<'_> {
         }
     }
 
-    /// Gives the token back, and publishes `done` with it.
-    pub(crate) fn end(
+    /// Takes the token of one access, and shows what must come first.
+    #[inline]
+    fn begin(
         &self,
         domain: &Domain,
         kind: AccessKind,
-        done: Option<Completion>,
-        replaced: &mut Replaced,
-    ) {
+        before: &mut impl FnMut(&Completion),
+    ) -> Result<(), AccessError> {
         let token = self.token(kind);
         match self.session {
-            None => domain.end(token, done, replaced),
-            Some(number) => end_captured(number, domain, token, done, replaced),
+            None => domain.begin(token, before),
+            Some(_) => begin_captured(domain, token, before),
+        }
+    }
+
+    /// Gives the token back, and publishes `done` with it.
+    #[inline]
+    pub(crate) fn end(&self, domain: &Domain, kind: AccessKind, done: Option<Completion>) {
+        let token = self.token(kind);
+        match self.session {
+            None => domain.end(token, done),
+            Some(number) => end_captured(number, domain, token, done),
         }
     }
 
     /// Ends an access after its record or its operation failed. What a poisoned device does, that of the stream or of
     /// the memory, may go on for ever: then the token is kept.
+    #[cold]
     pub(crate) fn fail(&self, domain: &Domain, kind: AccessKind) {
         let poisoned = self.stream.device().is_poisoned() || domain.device().is_poisoned();
         if self.session.is_some() || !poisoned {
-            self.end(domain, kind, None, &mut Replaced::new());
+            self.end(domain, kind, None);
         }
     }
 
@@ -151,18 +178,22 @@ impl Acquired<'_> {
 }
 
 #[cold]
-fn end_captured(
-    number: u64,
+fn begin_captured(
     domain: &Domain,
     token: Token,
-    done: Option<Completion>,
-    replaced: &mut Replaced,
-) {
+    before: &mut impl FnMut(&Completion),
+) -> Result<(), AccessError> {
+    let session = current_session().expect("the stream's lock has just named it");
+    session.with_attachment(|set: &mut AccessSet| set.begin(domain, token, before))
+}
+
+#[cold]
+fn end_captured(number: u64, domain: &Domain, token: Token, done: Option<Completion>) {
     // A capture that is over took its access set with it.
     if let Some(session) = current_session()
         && session.number() == number
     {
-        session.with_attachment(|set: &mut AccessSet| set.end(domain.id(), token, done, replaced));
+        session.with_attachment(|set: &mut AccessSet| set.end(domain.id(), token, done));
     }
 }
 
@@ -190,21 +221,14 @@ impl Hold {
         }
     }
 
-    /// Ends the access of each of `domains` with what a record at the tail of its stream returned.
-    ///
-    /// When the record failed, the stream was synchronised, so there is nothing to publish; when that failed too, the
-    /// device is poisoned and the tokens are kept for ever, so that the memory is never reused.
-    pub(crate) fn end<'d>(
-        self,
-        domains: impl Iterator<Item = &'d Domain>,
-        done: Result<Option<&Completion>, ()>,
-        replaced: &mut Replaced,
-    ) {
+    /// Ends the access of each of `domains`.
+    #[inline]
+    pub(crate) fn end<'d>(self, domains: impl Iterator<Item = &'d Domain>, ending: Ending<'_>) {
         let acquired = self.acquired();
         for domain in domains {
-            match done {
-                Ok(done) => acquired.end(domain, self.kind, done.cloned(), replaced),
-                Err(()) => acquired.fail(domain, self.kind),
+            match ending {
+                Ending::Done(done) => acquired.end(domain, self.kind, done.cloned()),
+                Ending::Failed => acquired.fail(domain, self.kind),
             }
         }
     }
@@ -214,14 +238,13 @@ impl Hold {
         self,
         domains: impl Iterator<Item = &'d Domain>,
     ) -> RuntimeResult<()> {
-        let mut replaced = Replaced::new();
         match record(&self.stream, self.session) {
             Ok(done) => {
-                self.end(domains, Ok(done.as_ref()), &mut replaced);
+                self.end(domains, Ending::Done(done.as_ref()));
                 Ok(())
             }
             Err(error) => {
-                self.end(domains, Err(()), &mut replaced);
+                self.end(domains, Ending::Failed);
                 Err(error)
             }
         }
@@ -264,14 +287,15 @@ impl<'a> Guard<'a> {
     /// Gives the token back without a completion: no work was queued under it, or it is over.
     pub(crate) fn cancel(mut self) {
         if let Some(hold) = self.hold.take() {
-            hold.end([self.domain].into_iter(), Ok(None), &mut Replaced::new());
+            hold.end([self.domain].into_iter(), Ending::Done(None));
         }
     }
 
     /// Ends the access with what a record returned, which others may share.
-    pub(crate) fn end(mut self, done: Result<Option<&Completion>, ()>, replaced: &mut Replaced) {
+    #[inline]
+    pub(crate) fn end(mut self, ending: Ending<'_>) {
         if let Some(hold) = self.hold.take() {
-            hold.end([self.domain].into_iter(), done, replaced);
+            hold.end([self.domain].into_iter(), ending);
         }
     }
 

@@ -6,7 +6,9 @@ use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use bytemuck::NoUninit;
-use cuda_driver::{Argument, CallSite, DevicePtr, LaunchConfig, LaunchError, Param};
+use cuda_driver::{
+    Argument, CallSite, DevicePtr, Footprint, LaunchConfig, LaunchError, Param, Region,
+};
 use cuda_runtime::{Kernel, Stream, StreamId};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
@@ -247,49 +249,81 @@ fn check(
     memory: &[Option<OperandMemory>],
 ) -> BufferResult<()> {
     let declaration = kernel.declaration();
-    let footprint = declaration.footprint(arguments)?;
+    let mut footprint = Footprint::default();
+    declaration.add_footprint(arguments, &mut footprint)?;
     let kernel = declaration.name();
     let timeline = stream.timeline();
     for (argument, (memory, param)) in memory.iter().zip(declaration.params()).enumerate() {
-        let (Some(memory), Param::Pointer { element_bytes, .. }) = (memory, *param) else {
-            continue;
-        };
-        if memory.timeline != timeline {
-            return Err(BufferError::WrongStream {
-                guard: memory.timeline,
-                stream: timeline,
-            });
-        }
-        if memory.element_bytes != element_bytes {
-            return Err(BufferError::OperandType {
-                kernel,
-                argument,
-                expected: element_bytes,
-                given: memory.element_bytes,
-            });
+        if let (Some(memory), Param::Pointer { element_bytes, .. }) = (memory, *param)
+            && (memory.timeline != timeline || memory.element_bytes != element_bytes)
+        {
+            return Err(misused(kernel, argument, memory, timeline, element_bytes));
         }
     }
     for region in footprint.regions() {
-        let argument = region.param;
-        let memory = memory[argument].ok_or(LaunchError::Declaration { kernel })?;
-        if region.access.writes() && !memory.writable {
-            return Err(BufferError::ReadOnlyOperand { kernel, argument });
-        }
-        let end = (region.rows - 1)
-            .checked_mul(region.pitch_bytes)
-            .and_then(|start| start.checked_add(region.width_bytes))
-            .and_then(|end| i64::try_from(end).ok())
-            .and_then(|end| end.checked_add(region.offset_bytes))
-            .unwrap_or(i64::MAX);
-        if region.offset_bytes < 0 || end as u64 > memory.bytes {
-            return Err(BufferError::OperandBounds {
-                kernel,
-                argument,
-                first: region.offset_bytes,
-                end,
-                bytes: memory.bytes,
-            });
+        let Some(memory) = &memory[region.param] else {
+            return Err(LaunchError::Declaration { kernel }.into());
+        };
+        let end = end_of(region);
+        let fits = region.offset_bytes >= 0 && end as u64 <= memory.bytes;
+        if !fits || (region.access.writes() && !memory.writable) {
+            return Err(uncovered(kernel, region, end, memory));
         }
     }
     Ok(())
+}
+
+/// One past the last byte that a region touches, from the argument's address on.
+#[inline]
+fn end_of(region: &Region) -> i64 {
+    let rows = match region.rows {
+        1 => Some(0),
+        rows => (rows - 1).checked_mul(region.pitch_bytes),
+    };
+    rows.and_then(|start| start.checked_add(region.width_bytes))
+        .and_then(|end| i64::try_from(end).ok())
+        .and_then(|end| end.checked_add(region.offset_bytes))
+        .unwrap_or(i64::MAX)
+}
+
+#[cold]
+fn misused(
+    kernel: &'static str,
+    argument: usize,
+    memory: &OperandMemory,
+    stream: StreamId,
+    expected: usize,
+) -> BufferError {
+    if memory.timeline != stream {
+        return BufferError::WrongStream {
+            guard: memory.timeline,
+            stream,
+        };
+    }
+    BufferError::OperandType {
+        kernel,
+        argument,
+        expected,
+        given: memory.element_bytes,
+    }
+}
+
+#[cold]
+fn uncovered(
+    kernel: &'static str,
+    region: &Region,
+    end: i64,
+    memory: &OperandMemory,
+) -> BufferError {
+    let argument = region.param;
+    if region.access.writes() && !memory.writable {
+        return BufferError::ReadOnlyOperand { kernel, argument };
+    }
+    BufferError::OperandBounds {
+        kernel,
+        argument,
+        first: region.offset_bytes,
+        end,
+        bytes: memory.bytes,
+    }
 }

@@ -27,9 +27,6 @@ impl fmt::Display for AccessKind {
 /// What must come first.
 pub(crate) type Predecessors = SmallVec<[Completion; 4]>;
 
-/// Completions that a ledger no longer needs. They are dropped when its lock is free again.
-pub(crate) type Replaced = SmallVec<[Completion; 4]>;
-
 /// A live access. It is returned to the ledger it came from, once; equal ones stand for each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
@@ -40,6 +37,7 @@ pub(crate) struct Token {
 }
 
 impl PartialEq for Token {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.stream == other.stream
@@ -81,29 +79,28 @@ impl Ledger {
         forgotten
     }
 
-    /// Hands out a token, unless somebody holds one that excludes it. Adds what must come first to `before`.
+    /// Hands out a token, unless somebody holds one that excludes it. Shows what must come first to `before`.
+    #[inline]
     pub(crate) fn begin(
         &mut self,
         token: Token,
-        before: &mut Predecessors,
+        before: &mut impl FnMut(&Completion),
     ) -> Result<(), AccessError> {
         self.check(token.kind)?;
         self.holders.push(token);
-        let readers = match token.kind {
-            AccessKind::Read => &[][..],
-            AccessKind::Write => &self.readers,
-        };
-        for completion in self.writers.iter().chain(readers) {
-            // Values that were written together share their completion.
-            let known = |last: &Completion| last.point() == completion.point();
-            if !before.last().is_some_and(known) {
-                before.push(completion.clone());
+        for writer in &self.writers {
+            before(writer);
+        }
+        if token.kind == AccessKind::Write {
+            for reader in &self.readers {
+                before(reader);
             }
         }
         Ok(())
     }
 
     /// Fails when somebody holds an access that excludes one of `kind`.
+    #[inline]
     pub(crate) fn check(&self, kind: AccessKind) -> Result<(), AccessError> {
         if self.holders.is_empty() {
             return Ok(());
@@ -127,46 +124,53 @@ impl Ledger {
         })
     }
 
-    /// Takes a token back; with the completion of its work, if it did any. What that replaces goes to `replaced`.
-    pub(crate) fn end(&mut self, token: Token, done: Option<Completion>, replaced: &mut Replaced) {
-        let Some(at) = self.holders.iter().position(|holder| *holder == token) else {
-            debug_assert!(false, "a token is returned once");
-            return;
-        };
-        self.holders.swap_remove(at);
+    /// Takes a token back; with the completion of its work, if it did any.
+    #[inline]
+    pub(crate) fn end(&mut self, token: Token, done: Option<Completion>) {
+        match &self.holders[..] {
+            [holder] if *holder == token => self.holders.clear(),
+            _ => self.take_back(token),
+        }
         let Some(done) = done else { return };
         match token.kind {
+            AccessKind::Read => self.add_reader(done),
             AccessKind::Write => {
-                replaced.extend(self.readers.drain(..));
-                match self.writers.as_mut_slice() {
-                    [writer] => replaced.push(std::mem::replace(writer, done)),
+                if !self.readers.is_empty() {
+                    self.readers.clear();
+                }
+                match &mut self.writers[..] {
+                    [writer] => *writer = done,
                     _ => {
-                        replaced.extend(self.writers.drain(..));
+                        self.writers.clear();
                         self.writers.push(done);
                     }
                 }
             }
-            AccessKind::Read => self.add_reader(done, replaced),
         }
     }
 
-    fn add_reader(&mut self, done: Completion, replaced: &mut Replaced) {
+    fn take_back(&mut self, token: Token) {
+        let at = self.holders.iter().position(|holder| *holder == token);
+        debug_assert!(at.is_some(), "a token is returned once");
+        if let Some(at) = at {
+            self.holders.swap_remove(at);
+        }
+    }
+
+    #[inline]
+    fn add_reader(&mut self, done: Completion) {
         let point = done.point();
-        let same = |reader: &&mut Completion| reader.point().stream == point.stream;
-        match self.readers.iter_mut().find(same) {
-            Some(reader) if reader.point().position >= point.position => replaced.push(done),
-            Some(reader) => replaced.push(std::mem::replace(reader, done)),
-            None => {
-                let mut at = 0;
-                while at < self.readers.len() {
-                    match self.readers[at].is_known_complete() {
-                        true => replaced.push(self.readers.swap_remove(at)),
-                        false => at += 1,
-                    }
+        for reader in &mut self.readers {
+            let known = reader.point();
+            if known.stream == point.stream {
+                if known.position < point.position {
+                    *reader = done;
                 }
-                self.readers.push(done);
+                return;
             }
         }
+        self.readers.retain(|reader| !reader.is_known_complete());
+        self.readers.push(done);
     }
 
     /// Number of live accesses.
@@ -213,7 +217,8 @@ mod tests {
             since,
         };
         let mut before = Predecessors::new();
-        ledger.begin(token, &mut before).unwrap();
+        let mut add = |completion: &Completion| before.push(completion.clone());
+        ledger.begin(token, &mut add).unwrap();
         (token, before)
     }
 
@@ -235,7 +240,7 @@ mod tests {
                 [first.point()],
                 "reads don't wait for reads"
             );
-            ledger.end(token, Some(done.clone()), &mut Replaced::new());
+            ledger.end(token, Some(done.clone()));
         }
         let (token, before) = begin(&mut ledger, AccessKind::Write);
         assert_eq!(
@@ -245,12 +250,12 @@ mod tests {
         let refused = ledger.check(AccessKind::Read).unwrap_err();
         assert_eq!((refused.held, refused.holders), (AccessKind::Write, 1));
         // Called off, it changes nothing.
-        ledger.end(token, None, &mut Replaced::new());
+        ledger.end(token, None);
         assert_eq!(ledger.outstanding().len(), 3);
 
         let (token, _) = begin(&mut ledger, AccessKind::Write);
         let written = point(&t);
-        ledger.end(token, Some(written.clone()), &mut Replaced::new());
+        ledger.end(token, Some(written.clone()));
         assert_eq!(points(&ledger.outstanding()), [written.point()]);
         assert_eq!(ledger.held(), 0);
     }

@@ -2,12 +2,12 @@
 
 use crate::buffer::CudaBuffer;
 use crate::domain::{Domain, DomainId, Memory, Whole, byte_count};
-use crate::guard::{self, Hold};
-use crate::ledger::{AccessKind, Replaced};
+use crate::guard::{self, Ending, Hold};
+use crate::ledger::AccessKind;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, DevicePtr};
-use cuda_runtime::{Completion, Device, RuntimeResult, Stream};
+use cuda_runtime::{Device, RuntimeResult, Stream};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -373,13 +373,9 @@ macro_rules! aggregates {
                 self.0.hold()
             }
 
-            pub(crate) fn end_with(
-                mut self,
-                done: Result<Option<&Completion>, ()>,
-                replaced: &mut Replaced,
-            ) {
+            pub(crate) fn end_with(mut self, ending: Ending<'_>) {
                 if let Some(hold) = self.0.hold.take() {
-                    hold.end(self.0.domains(), done, replaced);
+                    hold.end(self.0.domains(), ending);
                 }
             }
         }

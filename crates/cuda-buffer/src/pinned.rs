@@ -2,7 +2,7 @@
 
 use crate::blocking::host_token;
 use crate::domain::{Domain, Memory, byte_count};
-use crate::ledger::{AccessKind, Predecessors, Replaced, Token};
+use crate::ledger::{AccessKind, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
 use crate::{BufferError, BufferResult};
 use bytemuck::Pod;
@@ -275,7 +275,8 @@ impl<'a, T> HostAccess<'a, T> {
     ) -> BufferResult<Self> {
         let since = CallSite::current().unwrap_or_else(Location::caller);
         let (token, mut copies) = (host_token(kind, since), Predecessors::new());
-        buffer.domain.begin(token, &mut copies)?;
+        let mut add = |completion: &Completion| copies.push(completion.clone());
+        buffer.domain.begin(token, &mut add)?;
         let access = Self {
             domain: &buffer.domain,
             token,
@@ -313,7 +314,7 @@ impl<'a, T> HostAccess<'a, T> {
 
 impl<T> Drop for HostAccess<'_, T> {
     fn drop(&mut self) {
-        self.domain.end(self.token, None, &mut Replaced::new());
+        self.domain.end(self.token, None);
     }
 }
 

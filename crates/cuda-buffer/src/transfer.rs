@@ -3,7 +3,7 @@
 use crate::OperandName::{self, Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest, sort};
 use crate::guard::{self, record};
-use crate::ledger::{AccessKind, Replaced};
+use crate::ledger::AccessKind;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
@@ -42,9 +42,8 @@ unsafe fn operate<const N: usize>(
     let queued = unsafe { stream.enqueue(operation) };
     match queued.and_then(|()| record(stream, acquired.session())) {
         Ok(done) => {
-            let mut replaced = Replaced::new();
             for (domain, kind) in wanted {
-                acquired.end(domain, kind, done.clone(), &mut replaced);
+                acquired.end(domain, kind, done.clone());
             }
             Ok(())
         }

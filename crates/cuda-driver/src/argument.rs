@@ -16,6 +16,7 @@ pub struct Scalar {
 
 impl Scalar {
     /// The bytes of `value`. A type of more than 16 bytes does not compile.
+    #[inline]
     #[must_use]
     pub fn new<T: NoUninit>(value: T) -> Self {
         const { assert!(size_of::<T>() <= SCALAR_BYTES && align_of::<T>() <= SCALAR_BYTES) };
@@ -39,6 +40,7 @@ impl Scalar {
     }
 
     /// The value, when `T` has the size of what was stored.
+    #[inline]
     #[must_use]
     pub fn get<T: AnyBitPattern>(&self) -> Option<T> {
         (size_of::<T>() == self.as_bytes().len())
@@ -46,6 +48,7 @@ impl Scalar {
     }
 
     /// The stored bytes; their address is 16-byte aligned.
+    #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -81,6 +84,7 @@ pub struct Arguments<'a>(pub &'a [Argument]);
 
 impl Arguments<'_> {
     /// The address at `index`; `None` when there is none.
+    #[inline]
     #[must_use]
     pub fn pointer(&self, index: usize) -> Option<DevicePtr> {
         match self.0.get(index)? {
@@ -90,6 +94,7 @@ impl Arguments<'_> {
     }
 
     /// The scalar at `index`; `None` when there is none of this size.
+    #[inline]
     #[must_use]
     pub fn scalar<T: AnyBitPattern>(&self, index: usize) -> Option<T> {
         match self.0.get(index)? {

@@ -93,6 +93,7 @@ pub struct Footprint {
 
 impl Footprint {
     /// Adds `bytes` bytes from the argument's address on. Nothing is added for 0 bytes.
+    #[inline]
     pub fn contiguous(&mut self, param: usize, access: Access, bytes: u64) {
         self.region(Region {
             param,
@@ -105,6 +106,7 @@ impl Footprint {
     }
 
     /// Adds a rectangle. Nothing is added for an empty one.
+    #[inline]
     pub fn region(&mut self, region: Region) {
         if region.width_bytes > 0 && region.rows > 0 {
             self.regions.push(region);
@@ -112,6 +114,7 @@ impl Footprint {
     }
 
     /// What was added, in order.
+    #[inline]
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
@@ -198,12 +201,14 @@ impl KernelDeclaration {
     }
 
     /// The entry name.
+    #[inline]
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
     /// The parameters, in order.
+    #[inline]
     #[must_use]
     pub const fn params(&self) -> &'static [Param] {
         self.params
@@ -214,6 +219,20 @@ impl KernelDeclaration {
     /// # Errors
     /// [`LaunchError`] when the arguments don't fit the parameters, or when the declaration contradicts itself.
     pub fn footprint(&self, args: &[Argument]) -> Result<Footprint, LaunchError> {
+        let mut touched = Footprint::default();
+        self.add_footprint(args, &mut touched)?;
+        Ok(touched)
+    }
+
+    /// As [`footprint`](Self::footprint), into an empty one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_footprint(
+        &self,
+        args: &[Argument],
+        touched: &mut Footprint,
+    ) -> Result<(), LaunchError> {
         let kernel = self.name;
         if args.len() != self.params.len() {
             return Err(LaunchError::ArgumentCount {
@@ -234,9 +253,7 @@ impl KernelDeclaration {
                 return Err(LaunchError::ArgumentType { kernel, index });
             }
         }
-        let mut touched = Footprint::default();
-        (self.footprint)(&Arguments(args), &mut touched)
-            .ok_or(LaunchError::Declaration { kernel })?;
+        (self.footprint)(&Arguments(args), touched).ok_or(LaunchError::Declaration { kernel })?;
         for region in touched.regions() {
             let allowed = match self.params.get(region.param) {
                 Some(Param::Pointer { access, .. }) => {
@@ -248,7 +265,7 @@ impl KernelDeclaration {
                 return Err(LaunchError::Declaration { kernel });
             }
         }
-        Ok(touched)
+        Ok(())
     }
 
     /// Runs the model.
