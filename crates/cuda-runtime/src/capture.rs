@@ -2,10 +2,13 @@
 
 use crate::core::DeviceCore;
 use crate::device::Device;
+use crate::gate::GlobalCapture;
 use crate::graph::Graph;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult};
-use cuda_driver::{CallSite, CaptureMode, CaptureStatus, CudaResult, Driver, EventFlags, RawEvent};
+use cuda_driver::{
+    CallSite, CaptureMode, CaptureStatus, Driver, EventFlags, GraphUpdate, RawEvent, RawGraph,
+};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -56,22 +59,6 @@ pub fn refuse(what: &'static str) -> RuntimeResult<()> {
     Ok(())
 }
 
-/// Makes calls that would invalidate a strict capture of this thread, but concern none of its streams. When the thread
-/// can't be relaxed, they are not made.
-pub(crate) fn relaxed<T>(
-    driver: &dyn Driver,
-    calls: impl FnOnce(&dyn Driver) -> CudaResult<T>,
-) -> CudaResult<T> {
-    if !OPEN.get() {
-        return calls(driver);
-    }
-    let strict = driver.exchange_capture_mode(CaptureMode::Relaxed)?;
-    let result = calls(driver);
-    // The exchange worked a moment ago with the same arguments; a failure leaves this thread more permissive.
-    let _ = driver.exchange_capture_mode(strict);
-    result
-}
-
 /// What an open capture knows: its streams, what its graph must keep alive, and the first failure.
 pub struct Session {
     number: u64,
@@ -81,6 +68,7 @@ pub struct Session {
     keep: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
     attachment: RefCell<Option<Box<dyn Any + Send>>>,
     failure: RefCell<Option<RuntimeError>>,
+    _global: Option<GlobalCapture>,
 }
 
 impl Session {
@@ -154,6 +142,9 @@ pub struct Capture {
 impl Capture {
     /// Begins to capture what is queued on `stream`.
     ///
+    /// A global capture is one that unsafe calls of any thread invalidate. Those of Carve don't, whatever thread they are made
+    /// on; those of other code do.
+    ///
     /// # Errors
     /// [`RuntimeError::CaptureActive`] when this thread has a capture open; the driver's own.
     #[track_caller]
@@ -164,6 +155,7 @@ impl Capture {
         let device = stream.device().clone();
         let core = device.core();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let global = GlobalCapture::announce(core, mode);
         stream.slot().begin_capture(number, |driver, raw| {
             driver.capture_begin(core.id, raw, mode)
         })?;
@@ -176,6 +168,7 @@ impl Capture {
             keep: RefCell::default(),
             attachment: RefCell::default(),
             failure: RefCell::default(),
+            _global: global,
         });
         CURRENT.with(|current| current.0.replace(Some(session.clone())));
         OPEN.set(true);
@@ -230,6 +223,28 @@ impl Capture {
         let attachment = session.attachment.borrow_mut().take();
         result.map(|graph| Captured { graph, attachment })
     }
+
+    /// Ends the capture and makes `graph` do what was captured, from its next replay on: replays under way go on as they were.
+    /// Where the driver can't update the executable graph, because the work differs in more than its parameters, it is made anew.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDevice`]; the first failure of the capture; the driver's own. Then the graph is as it was.
+    #[track_caller]
+    pub fn end_into(mut self, graph: &mut Graph) -> RuntimeResult<Recaptured> {
+        let _site = CallSite::enter();
+        let session = self.session.take().expect("ended once");
+        let failure = session.failure.borrow().clone();
+        let result = match failure {
+            Some(first) => Err(first),
+            None => session.streams.borrow()[0]
+                .check_device(graph.device())
+                .and_then(|()| join_back(&session))
+                .and_then(|()| finish_into(&session, graph)),
+        };
+        close(&session, result.is_ok());
+        let attachment = session.attachment.borrow_mut().take();
+        result.map(|update| Recaptured { update, attachment })
+    }
 }
 
 /// What a capture leaves.
@@ -244,12 +259,29 @@ impl Captured {
     /// Takes what the layer above kept in the session apart from the graph.
     #[must_use]
     pub fn into_parts<A: Any + Send + Default>(self) -> (Graph, A) {
-        let attachment = self
-            .attachment
-            .and_then(|value| value.downcast().ok())
-            .map_or_else(A::default, |value| *value);
-        (self.graph, attachment)
+        (self.graph, attachment(self.attachment))
     }
+}
+
+/// What a capture leaves that changed a graph which was there.
+#[derive(Debug)]
+pub struct Recaptured {
+    /// Whether the executable graph could be updated; with any other answer it was made anew.
+    pub update: GraphUpdate,
+    attachment: Option<Box<dyn Any + Send>>,
+}
+
+impl Recaptured {
+    /// Takes what the layer above kept in the session apart from the driver's answer.
+    pub fn into_parts<A: Any + Send + Default>(self) -> (GraphUpdate, A) {
+        (self.update, attachment(self.attachment))
+    }
+}
+
+fn attachment<A: Any + Default>(value: Option<Box<dyn Any + Send>>) -> A {
+    value
+        .and_then(|value| value.downcast().ok())
+        .map_or_else(A::default, |value| *value)
 }
 
 /// Orders the first stream after all others, as the driver wants it before the end.
@@ -262,25 +294,45 @@ fn join_back(session: &Session) -> RuntimeResult<()> {
     Ok(())
 }
 
-/// Ends the capture at the driver and makes its graph executable.
-fn finish(session: &Session) -> RuntimeResult<Graph> {
+/// Ends the capture at the driver, and uses its graph once.
+fn with_graph<T>(
+    session: &Session,
+    using: impl FnOnce(&DeviceCore, RawGraph) -> RuntimeResult<T>,
+) -> RuntimeResult<(T, RuntimeResult<()>)> {
     let core = session.core();
     let raw = session.streams.borrow()[0].slot().raw;
     // After an error `close` asks the driver whether the capture is over.
     let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw))?;
     session.streams.borrow()[0].slot().leave_capture();
-    let built = core
-        .call(|driver| driver.graph_node_count(core.id, graph))
-        .and_then(|nodes| {
-            let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;
-            Ok((nodes, exec))
-        });
+    let used = using(core, graph);
     // SAFETY: the handle is known here alone, and the executable form does not need it.
     let destroyed = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
-    let (nodes, exec) = built?;
+    Ok((used?, destroyed))
+}
+
+/// Ends the capture at the driver and makes its graph executable.
+fn finish(session: &Session) -> RuntimeResult<Graph> {
+    let ((nodes, exec), destroyed) = with_graph(session, |core, graph| {
+        let nodes = core.call(|driver| driver.graph_node_count(core.id, graph))?;
+        let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;
+        Ok((nodes, exec))
+    })?;
     let keep = std::mem::take(&mut *session.keep.borrow_mut());
     let graph = Graph::new(session.device.clone(), exec, nodes, keep);
     destroyed.map(|()| graph)
+}
+
+/// Ends the capture at the driver and gives its work to a graph that is executable.
+fn finish_into(session: &Session, target: &mut Graph) -> RuntimeResult<GraphUpdate> {
+    let keep = std::mem::take(&mut *session.keep.borrow_mut());
+    let (update, destroyed) = with_graph(session, |core, graph| {
+        target.become_graph(core, graph, keep)
+    })?;
+    // The update is done: what could not be destroyed is for the next call that begins something.
+    if let Err(error) = destroyed {
+        session.core().park(error);
+    }
+    Ok(update)
 }
 
 /// Ends the capture at the driver, if it is not over there, and throws its graph away.

@@ -160,9 +160,8 @@ impl Completion {
             return Ok(true);
         };
         let core = self.core();
-        let done = core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| driver.event_query(core.id, event))
-        })?;
+        let done =
+            core.call_in_cleanup(|_| core.relaxed(|driver| driver.event_query(core.id, event)))?;
         if done {
             self.mark_complete();
         }
@@ -210,8 +209,8 @@ impl Completion {
             // Without an event it is known to be complete.
             return Ok(());
         };
-        core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| driver.event_synchronize(core.id, event))
+        core.call_in_cleanup(|_| {
+            core.relaxed_for_long(|driver| driver.event_synchronize(core.id, event))
         })?;
         self.mark_complete();
         Ok(())

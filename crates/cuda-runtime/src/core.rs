@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Point, StreamId};
 use crate::counters::OrderCounts;
+use crate::gate::Gate;
 use crate::host_memory::HostPool;
 use crate::node::{Node, Scope};
 use crate::notifier::Notifier;
@@ -37,6 +38,7 @@ pub(crate) struct DeviceCore {
     pub(crate) id: DeviceId,
     pub(crate) properties: DeviceProperties,
     pub(crate) behaviour: Behaviour,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) host_pool: HostPool,
     /// The other devices of the runtime, where they share its fate.
     peers: OnceLock<Vec<Weak<DeviceCore>>>,
@@ -79,6 +81,7 @@ impl DeviceCore {
             behaviour,
             host_pool: HostPool::new(host_pool_bytes),
             peers: OnceLock::new(),
+            gate: Gate::of(&driver),
             driver,
             id,
             properties,
@@ -183,6 +186,14 @@ impl DeviceCore {
     ) -> RuntimeResult<T> {
         self.check()?;
         self.observe(call(&*self.driver))
+    }
+
+    /// As [`call`](Self::call), for a short call that captures forbid.
+    pub(crate) fn call_strict<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        self.call(|_| self.relaxed(call))
     }
 
     /// As [`call`](Self::call), for destructors, repairs, and calls that end what was begun (a record, a wait): errors

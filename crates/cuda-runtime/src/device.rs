@@ -327,7 +327,8 @@ impl Device {
         calls: impl FnOnce(&dyn Driver) -> cuda_driver::CudaResult<T>,
     ) -> RuntimeResult<T> {
         let _site = CallSite::enter();
-        self.0.core.call(|driver| capture::relaxed(driver, calls))
+        let core = &self.0.core;
+        core.call(|_| core.relaxed_for_long(calls))
     }
 }
 
@@ -360,7 +361,10 @@ impl Drop for DeviceResources {
     fn drop(&mut self) {
         self.providers.close();
         self.memory.late_frees.close();
-        if let Some(thread) = self.reclaimer.get_mut().take() {
+        // What the thread gave up may have held the last handle of the device: then it ends by itself.
+        if let Some(thread) = self.reclaimer.get_mut().take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             // A panic of the thread was reported where it happened; a destructor adds nothing.
             let _ = thread.join();
         }
@@ -376,7 +380,7 @@ impl Drop for DeviceResources {
             self.core.close_events();
         };
         // The last handle may go while this thread captures on another device.
-        let relaxed = capture::relaxed(&*self.core.driver, |_| {
+        let relaxed = self.core.relaxed_for_long(|_| {
             give_back();
             Ok(())
         });

@@ -1,39 +1,42 @@
 //! Executable graphs, and what they keep alive.
 
 use crate::RuntimeResult;
+use crate::completion::Completion;
+use crate::core::DeviceCore;
 use crate::device::Device;
+use crate::late_frees::{Grabbed, Grave};
 use crate::stream::Stream;
-use cuda_driver::{CallSite, RawGraphExec};
+use cuda_driver::{CallSite, GraphUpdate, RawGraph, RawGraphExec};
 use parking_lot::Mutex;
+use smallvec::smallvec;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Objects that replays need.
+pub(crate) type Kept = Vec<Arc<dyn Any + Send + Sync>>;
 
 /// An executable graph. It knows nothing of buffers: the layer that owns the ledgers launches it in order.
 pub struct Graph {
     device: Device,
     exec: RawGraphExec,
     nodes: usize,
-    keep: Vec<Arc<dyn Any + Send + Sync>>,
-    /// The driver wants launches of one executable graph from one thread at a time.
-    launching: Mutex<()>,
+    keep: Kept,
+    /// The latest replay. The driver wants launches of one executable graph from one thread at a time, and runs the replays
+    /// one after another, on whatever streams they are launched.
+    last: Mutex<Option<Completion>>,
 }
 
 impl Graph {
-    pub(crate) fn new(
-        device: Device,
-        exec: RawGraphExec,
-        nodes: usize,
-        keep: Vec<Arc<dyn Any + Send + Sync>>,
-    ) -> Self {
+    pub(crate) fn new(device: Device, exec: RawGraphExec, nodes: usize, keep: Kept) -> Self {
         device.core().live.graphs.fetch_add(1, Ordering::Relaxed);
         Self {
             device,
             exec,
             nodes,
             keep,
-            launching: Mutex::new(()),
+            last: Mutex::new(None),
         }
     }
 
@@ -52,23 +55,107 @@ impl Graph {
     /// Queues one replay on `stream`, ordered with nothing but what is queued there and earlier replays.
     ///
     /// # Errors
-    /// [`RuntimeError::WrongDevice`](crate::RuntimeError::WrongDevice),
-    /// [`RuntimeError::CaptureActive`](crate::RuntimeError::CaptureActive) for a replay inside a capture, the driver's own.
+    /// As for [`launch_after`](Self::launch_after).
     ///
     /// # Safety
-    /// Everything that the nodes touch is alive until the replay has completed, and the caller has ordered `stream`
-    /// with every other use of it.
+    /// As for [`launch_after`](Self::launch_after).
     #[track_caller]
     pub unsafe fn launch_unordered(&self, stream: &Stream) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_after(stream, []) }.map(drop)
+    }
+
+    /// Queues one replay on `stream`, after all of `before` and after earlier replays; a completion of it. For what an earlier
+    /// replay comes after no wait is issued, on whatever stream that was: the driver runs the replays of a graph in turn.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDevice`](crate::RuntimeError::WrongDevice), [`RuntimeError::CaptureActive`](crate::RuntimeError::CaptureActive) for a replay inside a capture,
+    /// [`RuntimeError::CaptureIsolation`](crate::RuntimeError::CaptureIsolation), the driver's own. Nothing is queued then.
+    ///
+    /// # Safety
+    /// Everything that the nodes touch is alive until the replay has completed, or kept by the graph, and the caller has
+    /// ordered `stream` with every other use of it, or names those in `before`.
+    #[track_caller]
+    pub unsafe fn launch_after<'c>(
+        &self,
+        stream: &Stream,
+        before: impl IntoIterator<Item = &'c Completion>,
+    ) -> RuntimeResult<Option<Completion>> {
         let _site = CallSite::enter();
         crate::capture::refuse("launching a graph")?;
         stream.check_device(&self.device)?;
         let device = self.device.id();
-        let _one = self.launching.lock();
-        stream.slot().enqueue(|driver, raw| {
+        let slot = stream.slot();
+        let mut last = self.last.lock();
+        let mut implied = 0;
+        let needed = before.into_iter().filter(|completion| {
+            let needless = last.as_ref().is_some_and(|last| last.implies(completion));
+            implied += u64::from(needless);
+            !needless
+        });
+        stream.standing()?.wait_for_all(needed)?;
+        slot.enqueue(|driver, raw| {
             // SAFETY: the caller's promise; the lock keeps other threads out.
             unsafe { driver.graph_launch(device, self.exec, raw) }
-        })
+        })?;
+        if let Some(last) = &*last {
+            slot.comes_after(last, implied);
+        }
+        // Also when another thread has begun to capture the stream since.
+        let done = slot.record_eager()?;
+        last.clone_from(&done);
+        Ok(done)
+    }
+
+    /// Does what `graph` does from the next launch on, with `keep` for it; by a new executable graph where this one can't be
+    /// updated. After an error it is as before.
+    pub(crate) fn become_graph(
+        &mut self,
+        core: &DeviceCore,
+        graph: RawGraph,
+        keep: Kept,
+    ) -> RuntimeResult<GraphUpdate> {
+        let nodes = core.call(|driver| driver.graph_node_count(core.id, graph))?;
+        let update = core.call(|driver| {
+            // SAFETY: nobody else has the graph while it is borrowed for this; the caller keeps what its nodes touch.
+            unsafe { driver.graph_exec_update(core.id, self.exec, graph) }
+        })?;
+        if update != GraphUpdate::Updated {
+            let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;
+            destroy(core, std::mem::replace(&mut self.exec, exec));
+        }
+        self.nodes = nodes;
+        let earlier = std::mem::replace(&mut self.keep, keep);
+        let last = self.last.get_mut().clone();
+        if update != GraphUpdate::Updated {
+            // The driver knows no order between the replays of two graphs.
+            *self.last.get_mut() = None;
+        }
+        self.give_up(earlier, last);
+        Ok(update)
+    }
+
+    /// Gives up what replays needed, once the last one is over.
+    fn give_up(&self, keep: Kept, last: Option<Completion>) {
+        match last {
+            Some(last) if !keep.is_empty() && !last.is_known_complete() => {
+                self.device.free_later(Grave {
+                    memory: Grabbed::Kept(keep),
+                    bytes: 0,
+                    outstanding: smallvec![last],
+                });
+            }
+            _ => drop(keep),
+        }
+    }
+}
+
+fn destroy(core: &DeviceCore, exec: RawGraphExec) {
+    // SAFETY: the handle is known to the caller alone, who forgets it; a replay under way finishes.
+    let result = core.call_in_cleanup(|driver| unsafe { driver.graph_exec_destroy(core.id, exec) });
+    if let Err(error) = result {
+        core.park(error);
     }
 }
 
@@ -76,12 +163,9 @@ impl Drop for Graph {
     fn drop(&mut self) {
         let core = self.device.core();
         core.live.graphs.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the handle is known here alone; a replay under way finishes.
-        let result =
-            core.call_in_cleanup(|driver| unsafe { driver.graph_exec_destroy(core.id, self.exec) });
-        if let Err(error) = result {
-            core.park(error);
-        }
+        destroy(core, self.exec);
+        let (keep, last) = (std::mem::take(&mut self.keep), self.last.get_mut().take());
+        self.give_up(keep, last);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave, HostAddress};
 use crate::primitive::Mutex;
-use cuda_driver::{CallSite, ErrorCode};
+use cuda_driver::{CallSite, Driver, ErrorCode};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
 
@@ -66,8 +66,8 @@ impl HostPool {
         let kept = std::mem::take(&mut *self.kept.lock());
         for (bytes, HostAddress(address)) in kept.blocks {
             // SAFETY: the block was made by `host_alloc` of this device, and nobody uses it.
-            let freed =
-                core.call_in_cleanup(|driver| unsafe { driver.host_free(core.id, address) });
+            let free = |driver: &dyn Driver| unsafe { driver.host_free(core.id, address) };
+            let freed = core.call_in_cleanup(|_| core.relaxed(free));
             if let Err(error) = freed {
                 core.count_leak(bytes);
                 core.park(error);
@@ -89,7 +89,8 @@ impl DeviceCore {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        self.call_in_cleanup(|driver| unsafe { driver.host_free(self.id, address) })
+        let free = |driver: &dyn Driver| unsafe { driver.host_free(self.id, address) };
+        self.call_in_cleanup(|_| self.relaxed(free))
     }
 }
 
@@ -109,11 +110,7 @@ impl Device {
         if let Some(kept) = core.host_pool.take(block_bytes) {
             return Ok(kept);
         }
-        let allocate = || {
-            core.call(|driver| {
-                capture::relaxed(driver, |driver| driver.host_alloc(core.id, block_bytes))
-            })
-        };
+        let allocate = || core.call_strict(|driver| driver.host_alloc(core.id, block_bytes));
         match allocate() {
             Err(error) if error.code() == Some(ErrorCode::OUT_OF_MEMORY) => {
                 core.host_pool.empty(core);

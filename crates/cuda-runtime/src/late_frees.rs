@@ -3,10 +3,13 @@
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::device::Device;
+use crate::graph::Kept;
 use crate::primitive::{AtomicBool, Condvar, Mutex, Ordering};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CaptureMode, DevicePtr};
 use smallvec::SmallVec;
+use std::cell::Cell;
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,6 +17,11 @@ use std::time::Duration;
 
 /// Shortest and longest sleep between two rounds of questions.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
+
+thread_local! {
+    /// Whether this is the thread of a device's late frees.
+    static BURYING: Cell<bool> = const { Cell::new(false) };
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct LateFrees {
@@ -28,6 +36,8 @@ struct Queue {
     /// Numbered: an address can come again.
     graves: Vec<(u64, Grave)>,
     next: u64,
+    /// Whether some that left the list are still given up.
+    burying: bool,
 }
 
 /// Memory that nobody owns any more, and what may still use it.
@@ -38,10 +48,22 @@ pub(crate) struct Grave {
     pub(crate) outstanding: SmallVec<[Completion; 4]>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) enum Grabbed {
     Device(DevicePtr),
     Host(HostAddress),
+    /// Objects that the work needs.
+    Kept(Kept),
+}
+
+impl fmt::Debug for Grabbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(address) => address.fmt(f),
+            Self::Host(address) => address.fmt(f),
+            Self::Kept(objects) => write!(f, "{} objects", objects.len()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,13 +84,15 @@ impl Grave {
     }
 
     fn free(&self, core: &DeviceCore) -> RuntimeResult<()> {
-        match self.memory {
-            Grabbed::Device(address) => core.call_in_cleanup(|driver| {
+        match &self.memory {
+            &Grabbed::Device(address) => core.call_in_cleanup(|driver| {
                 // SAFETY: every outstanding use is done, and the owner gave the memory up.
                 unsafe { driver.mem_free(core.id, address) }
             }),
             // SAFETY: as above.
-            Grabbed::Host(HostAddress(address)) => unsafe { core.free_host(address, self.bytes) },
+            &Grabbed::Host(HostAddress(address)) => unsafe { core.free_host(address, self.bytes) },
+            // They go with the grave.
+            Grabbed::Kept(_) => Ok(()),
         }
     }
 }
@@ -83,8 +107,11 @@ impl LateFrees {
     }
 
     pub(crate) fn wait_until_empty(&self) {
+        if BURYING.get() {
+            return; // What is given up may want to wait for others: not for itself.
+        }
         let mut queue = self.queue.lock();
-        while !queue.graves.is_empty() {
+        while !queue.graves.is_empty() || queue.burying {
             self.changed.wait(&mut queue);
         }
     }
@@ -131,9 +158,12 @@ impl LateFrees {
                 .graves
                 .extract_if(.., |(number, _)| over.contains(number))
                 .collect();
-            self.changed.notify_all();
+            queue.burying = true;
             drop(queue);
+            // Outside the lock: they may be anything, and this may be the last handle of the device.
             drop(buried);
+            self.queue.lock().burying = false;
+            self.changed.notify_all();
         }
     }
 }
@@ -153,6 +183,8 @@ fn bury(grave: &Grave, core: &DeviceCore) -> bool {
     let freed = quiet.and_then(|()| grave.free(core));
     if let Err(error) = freed {
         core.count_leak(grave.bytes);
+        // Work that may go on for ever needs them for ever.
+        std::mem::forget(grave.clone());
         core.park(error);
     }
     true
@@ -170,6 +202,7 @@ pub(crate) fn start(
             // Its calls concern no capture of its own, and must not disturb one. Where the driver can't relax a
             // thread, its strict calls fail and are reported like any other.
             let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+            BURYING.set(true);
             frees.free_until_closed(&core);
         })
         .map_err(|error| RuntimeError::NoThread {
@@ -185,6 +218,7 @@ impl Device {
             Err(error) => {
                 self.core().count_leak(grave.bytes);
                 self.core().park(error);
+                std::mem::forget(grave);
             }
         }
     }

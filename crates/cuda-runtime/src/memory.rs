@@ -45,7 +45,7 @@ pub struct Allocation {
 impl DeviceMemory {
     pub(crate) fn new(core: &Arc<DeviceCore>, threshold_bytes: u64) -> RuntimeResult<Self> {
         let source = if core.properties.memory_pools {
-            let pool = core.call(|driver| driver.pool_create(core.id, threshold_bytes))?;
+            let pool = core.call_strict(|driver| driver.pool_create(core.id, threshold_bytes))?;
             match Slot::new(core, 0) {
                 Ok(allocation) => Source::Pool {
                     pool,
@@ -98,7 +98,7 @@ impl DeviceMemory {
         self.drain()?;
         if let Source::Pool { pool, .. } = &self.source {
             self.core
-                .call(|driver| driver.pool_trim(self.core.id, *pool, 0))?;
+                .call_strict(|driver| driver.pool_trim(self.core.id, *pool, 0))?;
         }
         match self.try_allocate(bytes, stream) {
             Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {
@@ -123,7 +123,7 @@ impl DeviceMemory {
         let core = &self.core;
         match &self.source {
             Source::Plain => {
-                let address = core.call(|driver| driver.mem_alloc(core.id, bytes))?;
+                let address = core.call_strict(|driver| driver.mem_alloc(core.id, bytes))?;
                 Ok((address, None))
             }
             Source::Pool {
@@ -176,7 +176,8 @@ impl DeviceMemory {
 
 fn destroy_pool(core: &DeviceCore, pool: RawPool) {
     // SAFETY: the pool is known to its owner alone, which forgets it.
-    let result = core.call_in_cleanup(|driver| unsafe { driver.pool_destroy(core.id, pool) });
+    let destroy = |driver: &dyn cuda_driver::Driver| unsafe { driver.pool_destroy(core.id, pool) };
+    let result = core.call_in_cleanup(|_| core.relaxed(destroy));
     if let Err(error) = result {
         core.park(error);
     }

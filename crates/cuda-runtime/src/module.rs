@@ -31,8 +31,10 @@ impl Modules {
     pub(crate) fn unload(&self, core: &crate::core::DeviceCore) {
         for module in std::mem::take(&mut *self.loaded.lock()).into_values() {
             // SAFETY: the owner has waited for all launches, and nobody can make another.
-            let result =
-                core.call_in_cleanup(|driver| unsafe { driver.module_unload(core.id, module.raw) });
+            let unload = |driver: &dyn cuda_driver::Driver| unsafe {
+                driver.module_unload(core.id, module.raw)
+            };
+            let result = core.call_in_cleanup(|_| core.relaxed(unload));
             if let Err(error) = result {
                 core.park(error);
             }
@@ -74,7 +76,7 @@ impl Device {
             Entry::Occupied(module) => module.into_mut(),
             Entry::Vacant(vacant) => {
                 capture::refuse("loading a module")?;
-                let raw = core.call(|driver| driver.module_load(core.id, image))?;
+                let raw = core.call_strict(|driver| driver.module_load(core.id, image))?;
                 let functions = HashMap::new();
                 vacant.insert(Module { raw, functions })
             }
@@ -83,7 +85,8 @@ impl Device {
             Some(known) => known.clone(),
             None => {
                 let raw = module.raw;
-                let function = core.call(|driver| driver.module_function(core.id, raw, name))?;
+                let function =
+                    core.call_strict(|driver| driver.module_function(core.id, raw, name))?;
                 let known = (function, Arc::new(AtomicBool::new(false)));
                 module.functions.insert(name, known.clone());
                 known

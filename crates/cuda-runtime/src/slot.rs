@@ -225,10 +225,8 @@ impl Slot {
         }
         timeline.open = false;
         let core = &self.core;
-        core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| {
-                driver.stream_synchronize(core.id, self.raw)
-            })
+        core.call_in_cleanup(|_| {
+            core.relaxed_for_long(|driver| driver.stream_synchronize(core.id, self.raw))
         })?;
         self.reached(timeline.position, &timeline.clock);
         timeline.finished = timeline.queued;
@@ -410,8 +408,9 @@ impl Slot {
             "only a tail can be without an event"
         );
         state.eager.open = false;
-        let done = self.core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| driver.stream_query(self.core.id, self.raw))
+        let done = self.core.call_in_cleanup(|_| {
+            self.core
+                .relaxed(|driver| driver.stream_query(self.core.id, self.raw))
         })?;
         if done {
             place.mark_complete();

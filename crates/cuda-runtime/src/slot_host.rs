@@ -30,10 +30,9 @@ impl Slot {
 
     /// The same, up to the position that the eager timeline has.
     pub(crate) fn synchronize_in_repair(&self, position: u64, clock: &Clock) {
-        let result = self.wait_on_host(position, clock, |driver| {
-            capture::relaxed(driver, |driver| {
-                driver.stream_synchronize(self.core.id, self.raw)
-            })
+        let result = self.wait_on_host(position, clock, |_| {
+            self.core
+                .relaxed_for_long(|driver| driver.stream_synchronize(self.core.id, self.raw))
         });
         if let Err(RuntimeError::Driver(error)) = result {
             self.core.poison(error);
@@ -89,8 +88,9 @@ impl Slot {
     pub(crate) fn is_idle(&self) -> RuntimeResult<bool> {
         let mut state = self.state.lock();
         state.eager.open = false;
-        let idle = self.core.call_in_cleanup(|driver| {
-            capture::relaxed(driver, |driver| driver.stream_query(self.core.id, self.raw))
+        let idle = self.core.call_in_cleanup(|_| {
+            self.core
+                .relaxed(|driver| driver.stream_query(self.core.id, self.raw))
         })?;
         if idle {
             self.reached(state.eager.position, &state.eager.clock);

@@ -2,6 +2,7 @@
 
 mod busy;
 mod capture;
+mod graphs;
 mod kit;
 mod memory;
 mod places;
