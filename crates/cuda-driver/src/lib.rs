@@ -21,7 +21,7 @@
 //! # Modules
 //!
 //! One concept per file: [`Devices`] (`device`), [`Streams`] and [`Events`] (`stream`), [`Memory`] (`memory`),
-//! [`Copies`] (`copy`), [`Kernels`] and [`KernelDeclaration`] (`kernel`), [`ModelLaunch`] (`model`), [`Argument`]
+//! [`Copies`] (`copy`), [`Kernels`] and [`KernelDeclaration`] (`kernel`), [`LaunchConfig`] (`launch`), [`ModelLaunch`] (`model`), [`Argument`]
 //! (`argument`), [`Capture`] and [`Graphs`] (`capture`), [`CallSite`] (`site`), handles, calls and errors; `hardware`
 //! (the NVIDIA driver) and [`hardware_models`] (kernels for an emulated one).
 
@@ -36,6 +36,7 @@ mod handle;
 pub mod hardware;
 pub mod hardware_models;
 mod kernel;
+mod launch;
 mod memory;
 mod model;
 mod site;
@@ -52,9 +53,10 @@ pub use handle::{
     RawPool, RawStream,
 };
 pub use kernel::{
-    Access, FlopsFn, Footprint, FootprintFn, KernelDeclaration, Kernels, LaunchConfig, LaunchError,
-    ModelFn, ModuleImage, Param, Region,
+    Access, FlopsFn, Footprint, FootprintFn, KernelDeclaration, Kernels, ModelFn, ModuleImage,
+    Param, Region,
 };
+pub use launch::{LaunchConfig, LaunchError};
 pub use memory::{Memory, PoolUsage};
 pub use model::{ModelError, ModelLaunch, ModelMemory};
 pub use site::CallSite;

@@ -19,6 +19,16 @@ use std::time::{Duration, Instant};
 thread_local! {
     /// Whether this thread runs a host function for a stream.
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread runs a kernel's model, under the simulation's lock.
+    static IN_MODEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a kernel's model, which must not come back to the simulation.
+pub(crate) fn as_model<T>(model: impl FnOnce() -> T) -> std::thread::Result<T> {
+    IN_MODEL.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(model));
+    IN_MODEL.set(false);
+    outcome
 }
 
 /// Whether this thread runs a host function for a stream.
@@ -60,7 +70,13 @@ impl Core {
         }
     }
 
+    /// # Panics
+    /// When this thread runs a kernel's model, for which it holds the lock.
     pub(crate) fn lock(&self) -> Locked<'_> {
+        assert!(
+            !IN_MODEL.get(),
+            "the model of a kernel calls the simulated device that runs it"
+        );
         Locked(self.state.lock())
     }
 

@@ -173,6 +173,12 @@ impl Allocations {
             .map(|(_, &id)| id)
     }
 
+    /// Whether a range lies in one allocation.
+    pub(crate) fn cover(&self, range: &Range<u64>) -> bool {
+        let found = self.at(range.start).and_then(|id| self.get(id));
+        found.is_some_and(|found| range.end <= found.end())
+    }
+
     /// The latest allocation whose base is `address`.
     pub(crate) fn based_at(&self, address: u64) -> Option<AllocationId> {
         self.by_base.get(&address).copied()

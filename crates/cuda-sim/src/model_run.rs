@@ -6,6 +6,7 @@
 //! poisoned first, so that a model which reads its output, or leaves part of it unwritten, shows it.
 
 use crate::backing::{Backing, POISON};
+use crate::core::as_model;
 use crate::explore::panic_message;
 use crate::lane::Pending;
 use crate::memory::AllocationId;
@@ -14,7 +15,6 @@ use crate::sim::Sim;
 use crate::work::{Body, Span, Work};
 use cuda_driver::{Arguments, ErrorCode, ModelError, ModelLaunch, ModelMemory};
 use smallvec::SmallVec;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Where an operand's bytes come from.
 enum Source {
@@ -125,7 +125,7 @@ impl Sim {
                 hand_out(&spans, *base, backing.as_mut_slice(), &mut memory);
             }
             let mut launch = ModelLaunch::new(*config, Arguments(args), memory);
-            catch_unwind(AssertUnwindSafe(|| declaration.run_model(&mut launch)))
+            as_model(|| declaration.run_model(&mut launch))
         };
 
         carry_back(work, &sources, &places, &copies, &mut taken);

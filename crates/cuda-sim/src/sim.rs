@@ -309,7 +309,7 @@ impl Sim {
 
     /// When an entry that is queued now could start in modelled time.
     pub(crate) fn submission_time(&mut self, lane: u32) -> Picos {
-        self.host_end += self.call_picos;
+        self.host_end = self.host_end.saturating_add(self.call_picos);
         self.lanes[lane as usize].end.max(self.host_end)
     }
 

@@ -177,11 +177,11 @@ impl Engines {
     pub(crate) fn run(&mut self, cost: Cost, ready: Picos) -> (Picos, Picos) {
         let one = |busy: &mut Picos| {
             let start = ready.max(*busy);
-            *busy = start + cost.picos;
+            *busy = start.saturating_add(cost.picos);
             (start, *busy)
         };
         match cost.engine {
-            Engine::None => (ready, ready + cost.picos),
+            Engine::None => (ready, ready.saturating_add(cost.picos)),
             Engine::ToDevice => one(&mut self.to_device),
             Engine::ToHost => one(&mut self.to_host),
             Engine::Peer => one(&mut self.peer),
@@ -191,8 +191,9 @@ impl Engines {
                 let start = ready.max(self.compute[slices - 1]);
                 // Of the parts that are free by then, those that became free last: the others stay for earlier work.
                 let free = self.compute.partition_point(|&busy| busy <= start);
-                self.compute[free - slices..free].fill(start + cost.picos);
-                (start, start + cost.picos)
+                let end = start.saturating_add(cost.picos);
+                self.compute[free - slices..free].fill(end);
+                (start, end)
             }
         }
     }

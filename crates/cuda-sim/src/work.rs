@@ -89,7 +89,7 @@ impl HostTouch {
     /// From the first to the last byte, whatever lies between the rows.
     pub(crate) fn range(&self) -> Range<u64> {
         let start = self.pointer.address();
-        start..start + self.rows.extent() as u64
+        start..start.saturating_add(self.rows.extent() as u64)
     }
 
     /// Where each row begins.
@@ -106,7 +106,7 @@ impl HostTouch {
     pub(crate) fn row_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let width = self.width() as u64;
         self.rows()
-            .map(move |row| row.address()..row.address() + width)
+            .map(move |row| row.address()..row.address().saturating_add(width))
     }
 
     /// Makes a destination recognisable.
@@ -183,6 +183,13 @@ impl Work {
             host: None,
             cost,
         }
+    }
+
+    /// A copy to a device of what its source held when the copy was asked for. The source belongs to it all the same until
+    /// it is done.
+    pub(crate) fn staged(mut self, bytes: Vec<u8>) -> Self {
+        self.body = Body::StagedToDevice { bytes };
+        self
     }
 
     /// Where each row of its host memory begins.
@@ -344,6 +351,7 @@ impl Work {
         config: LaunchConfig,
         args: &[Argument],
         time: &TimeProfile,
+        is_memory: impl Fn(Range<u64>) -> bool,
     ) -> Result<Self, LaunchError> {
         let footprint = declaration.footprint(args)?;
         let kernel = declaration.name();
@@ -383,7 +391,9 @@ impl Work {
                     spans.len() - 1
                 }
             };
-            if region.rows == 1 || region.pitch_bytes <= region.width_bytes {
+            // Rows that lie in no allocation are one, so that their number does not matter: they never get to execute.
+            let flat = region.rows == 1 || region.pitch_bytes <= region.width_bytes;
+            if flat || !is_memory(start..end) {
                 touches.push(Touch {
                     span,
                     range: start..end,

@@ -1,6 +1,7 @@
 //! Copies and fills.
 
 use crate::SimDriver;
+use crate::builder::Schedule;
 use crate::core::Wait;
 use crate::host_memory::HostPtr;
 use crate::sim::{Caller, Sim};
@@ -24,6 +25,9 @@ impl Copies for SimDriver {
             sim.forbid_in_capture(caller)?;
             if bytes == 0 {
                 return Ok(Wait::default());
+            }
+            if src.address() == 0 {
+                return Err(ErrorCode::INVALID_VALUE);
             }
             let legacy = sim.device(device)?.legacy;
             if sim.is_pinned(src, bytes) || !sim.config.staged_copies {
@@ -65,6 +69,9 @@ impl Copies for SimDriver {
             if bytes == 0 {
                 return Ok(Wait::default());
             }
+            if dst.address() == 0 {
+                return Err(ErrorCode::INVALID_VALUE);
+            }
             let legacy = sim.device(device)?.legacy;
             let rows = Rows::one(bytes);
             let profile = &sim.config.profile;
@@ -87,8 +94,13 @@ impl Copies for SimDriver {
         self.call(Call::MemcpyHtoDAsync, Some(device), |sim, caller| {
             sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
                 let rows = Rows::one(bytes);
+                let staged = sim.stages_now(device, stream, src, bytes);
                 let profile = &sim.config.profile;
-                Work::copy_to_device(device, (dst.0, rows), (src, rows), profile)
+                let work = Work::copy_to_device(device, (dst.0, rows), (src, rows), profile);
+                match staged {
+                    Some(bytes) => work.staged(bytes),
+                    None => work,
+                }
             })
         })
     }
@@ -124,7 +136,7 @@ impl Copies for SimDriver {
         self.call(Call::MemcpyDtoDAsync, Some(device), |sim, caller| {
             sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
                 let rows = Rows::one(bytes);
-                let cost = sim.config.profile.sweep(2 * bytes as u64);
+                let cost = sim.config.profile.sweep(2_u64.saturating_mul(bytes as u64));
                 Work::copy_device(device, (dst.0, rows), (src.0, rows), cost)
             })
         })
@@ -243,7 +255,10 @@ impl Copies for SimDriver {
             let Some((dst_rows, src_rows)) = rows_of(shape, dst.0, src.0)? else {
                 return sim.enqueue_nothing(device, stream, caller);
             };
-            let cost = sim.config.profile.sweep(2 * dst_rows.bytes());
+            let cost = sim
+                .config
+                .profile
+                .sweep(2_u64.saturating_mul(dst_rows.bytes()));
             let (mut to, mut from) = (sim.bounded(dst.0, dst_rows), sim.bounded(src.0, src_rows));
             if to.rows != from.rows {
                 // One of them is out of bounds, and no more than that is to be said.
@@ -339,16 +354,36 @@ impl Sim {
     /// Rows that don't lie in one allocation become one, so that their number does not matter: they are reported, and
     /// never get to execute.
     fn bounded(&self, address: u64, rows: Rows) -> Rows {
-        let found = self
-            .allocations
-            .at(address)
-            .and_then(|id| self.allocations.get(id));
         let end = address + rows.extent() as u64;
-        if found.is_some_and(|found| end <= found.end()) {
+        if self.allocations.cover(&(address..end)) {
             rows
         } else {
             Rows::one(rows.extent())
         }
+    }
+
+    /// The bytes of a pageable source that is read at once, as the driver may do; a matter of chance.
+    fn stages_now(
+        &mut self,
+        device: DeviceId,
+        stream: RawStream,
+        src: HostPtr,
+        bytes: usize,
+    ) -> Option<Vec<u8>> {
+        let stepped = matches!(self.config.schedule, Schedule::Stepped { .. });
+        let eager = self.streams.get(stream.raw());
+        let eager = eager.is_some_and(|entry| entry.capture.is_none() && entry.device == device);
+        if !stepped
+            || !eager
+            || src.address() == 0
+            || self.is_pinned(src, bytes)
+            || !self.random.chance(64)
+        {
+            return None;
+        }
+        let mut staged = vec![0; bytes];
+        src.read(&mut staged);
+        Some(staged)
     }
 
     /// Queues or captures a copy or fill.
@@ -360,6 +395,9 @@ impl Sim {
         mut work: Work,
     ) -> Result<(), ErrorCode> {
         if let Some(host) = &mut work.host {
+            if host.pointer.address() == 0 {
+                return Err(ErrorCode::INVALID_VALUE);
+            }
             host.pinned = self.pinned_at(host.pointer.address()).map(|entry| entry.id);
         }
         self.enqueue(device, stream, caller, Arc::new(work))
@@ -384,7 +422,7 @@ impl Sim {
         stream: RawStream,
         caller: Caller,
         bytes: usize,
-        work: impl FnOnce(&Self) -> Work,
+        work: impl FnOnce(&mut Self) -> Work,
     ) -> Result<(), ErrorCode> {
         if bytes == 0 {
             return self.enqueue_nothing(device, stream, caller);

@@ -10,6 +10,7 @@ use cuda_driver::{
     Argument, Call, CudaResult, DeviceId, ErrorCode, Kernels, LaunchConfig, ModuleImage,
     RawFunction, RawModule, RawStream,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Kernels for SimDriver {
@@ -211,9 +212,11 @@ impl Sim {
         let (declaration, loaded, shared) = (entry.declaration, entry.loaded, entry.shared_bytes);
         let limits = self.config.properties("");
         let shared = shared.max(limits.shared_bytes_per_block);
-        let work = config
-            .check_with_shared(&limits, shared)
-            .and_then(|()| Work::kernel(device, declaration, *config, args, &self.config.profile));
+        let work = config.check_with_shared(&limits, shared).and_then(|()| {
+            let profile = &self.config.profile;
+            let is_memory = |range: Range<u64>| self.allocations.cover(&range);
+            Work::kernel(device, declaration, *config, args, profile, is_memory)
+        });
         match work {
             Ok(work) => Ok((work, loaded)),
             Err(error) => {

@@ -11,6 +11,7 @@ use cuda_driver::{
 };
 use cuda_sim::{Report, SimBuilder, SimDriver};
 use std::ptr::NonNull;
+use std::sync::Mutex;
 
 pub(crate) const D0: DeviceId = DeviceId(0);
 
@@ -105,6 +106,32 @@ fn fail_model(_: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
     Err(ModelError::Fault("assertion failed".into()))
 }
 
+/// Says that it writes as many rows of one value as it is told, a value apart.
+fn rows_footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+    touched.region(Region {
+        param: 1,
+        access: Access::Write,
+        offset_bytes: 0,
+        width_bytes: 4,
+        pitch_bytes: 8,
+        rows: args.scalar::<u64>(0)?,
+    });
+    Some(())
+}
+
+fn panic_model(_: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+    panic!("in a model")
+}
+
+/// A simulated device that a model may call, which it must not.
+pub(crate) static CALLED: Mutex<Option<SimDriver>> = Mutex::new(None);
+
+fn calling_model(_: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+    let called = CALLED.lock().unwrap().take();
+    let _ = called.map(|sim| sim.reports());
+    Ok(())
+}
+
 const U32: Param = Param::scalar::<u32>();
 const OUT: Param = Param::pointer::<u32>(Access::Write);
 const IN: Param = Param::pointer::<u32>(Access::Read);
@@ -112,7 +139,7 @@ const INOUT: Param = Param::pointer::<u32>(Access::ReadWrite);
 
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one promise for all")]
 // SAFETY: there are no images that could differ from the models.
-static KERNELS: [KernelDeclaration; 6] = unsafe {
+static KERNELS: [KernelDeclaration; 9] = unsafe {
     [
         KernelDeclaration::new("add", &[U32, OUT, IN, IN], add_footprint, add_model),
         KernelDeclaration::new("step", &[U32, U32, INOUT], step_footprint, step_model),
@@ -125,6 +152,14 @@ static KERNELS: [KernelDeclaration; 6] = unsafe {
         KernelDeclaration::new("both", &[U32, OUT, OUT], both_footprint, both_model),
         KernelDeclaration::new("fail", &[], fail_footprint, fail_model),
         KernelDeclaration::new("sloppy", &[U32, OUT], sloppy_footprint, sloppy_model),
+        KernelDeclaration::new(
+            "rows",
+            &[Param::scalar::<u64>(), OUT],
+            rows_footprint,
+            fail_model,
+        ),
+        KernelDeclaration::new("panic", &[], fail_footprint, panic_model),
+        KernelDeclaration::new("calling", &[], fail_footprint, calling_model),
     ]
 };
 

@@ -6,6 +6,7 @@ mod event_facts;
 mod explore;
 mod faults;
 mod graph_updates;
+mod hostile;
 mod kit;
 mod memory_facts;
 mod modelled_time;

@@ -345,6 +345,32 @@ fn peer_memory_needs_access() {
     assert!(sim.stream_synchronize_code(stream) == ErrorCode::ILLEGAL_ADDRESS);
 }
 
+/// An asynchronous copy from pageable memory might read its source at once, or late: a program can build on neither, and
+/// one that does is reported in both cases.
+#[test]
+fn pageable_sources_are_read_at_once_or_late() {
+    let mut arrived = [0_u32; 2];
+    for seed in 0..200 {
+        let gpu = Gpu::seeded(seed);
+        let (stream, x) = (gpu.stream(), gpu.alloc(4));
+        let mut source = [0_u32];
+        gpu.sim.hold_stream(stream);
+        // SAFETY: `source` lives until the stream is done; that it changes is what is to be seen.
+        unsafe {
+            let source = source.as_ptr().cast();
+            gpu.sim.copy_to_device_async(D0, x, source, 4, stream)
+        }
+        .unwrap();
+        source[0] = std::hint::black_box(1);
+        gpu.sim.release_stream(stream);
+        gpu.synchronize(stream);
+        arrived[gpu.read(x, 1)[0] as usize] += 1;
+        assert_eq!(gpu.kinds(), ["host memory touched"]);
+        std::hint::black_box(&mut source);
+    }
+    assert!(arrived.iter().all(|&n| n > 20), "{arrived:?}");
+}
+
 /// Copies work between any two devices, whether kernels can reach or not; each address belongs to the device that the
 /// call says.
 #[test]
