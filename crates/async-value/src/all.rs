@@ -27,9 +27,14 @@ pub fn all<T: Tickets>(tickets: T) -> All<T> {
 }
 
 /// What [`all`] takes.
-pub trait Tickets: sealed::Tickets {}
+pub trait Tickets: sealed::Tickets<Granted = <Self as Tickets>::Guards> {
+    /// The guards, in the form of the tickets.
+    type Guards;
+}
 
-impl<T: sealed::Tickets> Tickets for T {}
+impl<T: sealed::Tickets> Tickets for T {
+    type Guards = T::Granted;
+}
 
 /// A future of several guards. Made by [`all`].
 #[must_use = "a future does nothing unless it is awaited"]
@@ -100,20 +105,20 @@ mod sealed {
     }
 
     pub trait Tickets {
-        type Guards;
+        type Granted;
         type Pending: Unpin;
         fn begin(self) -> Self::Pending;
         fn poll(
             pending: &mut Self::Pending,
             context: &mut Context<'_>,
-        ) -> Poll<Result<Self::Guards, AsyncError>>;
+        ) -> Poll<Result<Self::Granted, AsyncError>>;
     }
 
     impl<T: Ticket> Tickets for Vec<T>
     where
         Either<T>: Unpin,
     {
-        type Guards = Vec<T::Guard>;
+        type Granted = Vec<T::Guard>;
         /// With the number of those that are ready.
         type Pending = (Vec<Either<T>>, usize);
 
@@ -124,7 +129,7 @@ mod sealed {
         fn poll(
             (tickets, ready): &mut Self::Pending,
             context: &mut Context<'_>,
-        ) -> Poll<Result<Self::Guards, AsyncError>> {
+        ) -> Poll<Result<Self::Granted, AsyncError>> {
             while let Some(ticket) = tickets.get_mut(*ready) {
                 match ticket.is_ready(context) {
                     Poll::Ready(Ok(())) => *ready += 1,
@@ -145,7 +150,7 @@ mod sealed {
             where
                 $(Either<$name>: Unpin,)+
             {
-                type Guards = ($($name::Guard,)+);
+                type Granted = ($($name::Guard,)+);
                 /// `None` once an error has given them up.
                 type Pending = Option<($(Either<$name>,)+)>;
 
@@ -159,7 +164,7 @@ mod sealed {
                 fn poll(
                     pending: &mut Self::Pending,
                     context: &mut Context<'_>,
-                ) -> Poll<Result<Self::Guards, AsyncError>> {
+                ) -> Poll<Result<Self::Granted, AsyncError>> {
                     let ($($name,)+) = pending.as_mut().expect("not polled after its end");
                     let ready = 'ready: {
                         $(match $name.is_ready(context) {

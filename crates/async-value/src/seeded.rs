@@ -215,6 +215,12 @@ impl SeededExecutor {
         self.0.lock().tasks.keys().copied().map(TaskId).collect()
     }
 
+    /// How many tasks have not ended.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.lock().tasks.len()
+    }
+
     /// Whether all tasks have ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -99,6 +99,12 @@ impl<T> Async<T> {
         self.read().wait()
     }
 
+    /// Whether two are the same value, of whatever types. An operation that reads and writes one value would wait for itself.
+    #[must_use]
+    pub fn is_same<U>(&self, other: &Async<U>) -> bool {
+        Arc::ptr_eq(&self.shared.queue, &other.shared.queue)
+    }
+
     /// Who accesses the value, who is going to, and whom they wait for.
     #[must_use]
     pub fn dump(&self) -> Dump {

@@ -14,6 +14,14 @@ pub enum TensorError {
     #[error(transparent)]
     Buffer(#[from] BufferError),
 
+    /// A value of an asynchronous operation can't be had.
+    #[error(transparent)]
+    Value(#[from] async_value::AsyncError),
+
+    /// An operation over a list of operands got none.
+    #[error("there is no operand, so there is no device either: give at least one")]
+    NoOperand,
+
     /// A space had no room, or refused.
     #[error(transparent)]
     Space(#[from] AllocError),

@@ -51,10 +51,12 @@
 //!   for;
 //! - operations: `elementwise`, `arithmetic`, `reduce`, `transfer` and [`gemm`]; `operation` is what they share, `plan` which addresses
 //!   are visited together, `map` the functions of one element, `scratch` where copies go;
+//! - [`asynchronous`]: the same on values whose producer may not have run yet;
 //! - below: `blas` is the port to libraries of matrix products, with handles, leases and workspaces; `kernels` declares the kernels and
 //!   models them for the simulated device.
 
 mod arithmetic;
+pub mod asynchronous;
 mod blas;
 mod dynamic;
 mod elementwise;

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 /// An element type with arithmetic: `f32`, `f64`, [`Complex`] of both, [`f16`](half::f16) and [`bf16`](half::bf16).
 ///
 /// The 16-bit types are widened to `f32` for every operation, and rounded once at its end.
-pub trait Number: Pod + PartialEq + Debug + sealed::Arithmetic {
+pub trait Number: Pod + Send + Sync + PartialEq + Debug + sealed::Arithmetic {
     /// 0.
     const ZERO: Self;
     /// 1.

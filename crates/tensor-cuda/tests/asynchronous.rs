@@ -1,0 +1,410 @@
+//! Operations on tensors whose producer may not have run yet.
+
+use async_value::{Async, AsyncError, Cause, Limited, SeededExecutor, Spawn, spawn};
+use cuda_runtime::Runtime;
+use cuda_sim::{Schedule, SimDriver};
+use ndarray::{Array2, array};
+use std::sync::Arc;
+use tensor_cuda::asynchronous::{
+    add, assign_product, axpy, copy, device_task, fill, from_ndarray, gemm, linear, map,
+    map_in_place, multiply, multiply_in_place, scale, to_device, to_ndarray,
+};
+use tensor_cuda::{CudaTensor, Map, TensorError, TensorResult};
+
+type Matrix = Async<CudaTensor<f64, 2>>;
+
+fn runtime(seed: u64, devices: u32, streams: usize) -> Runtime {
+    let simulation = SimDriver::builder()
+        .devices(devices)
+        .schedule(Schedule::Stepped { seed });
+    let builder = Runtime::builder().streams_per_device(streams);
+    builder.simulation(simulation).build().unwrap()
+}
+
+fn check(runtime: Runtime) {
+    runtime.simulation().unwrap().assert_no_reports();
+    for (_, alive) in runtime.shutdown().unwrap() {
+        assert_eq!(alive, Default::default());
+    }
+}
+
+fn matrix(size: usize, seed: usize) -> Array2<f64> {
+    Array2::from_shape_fn((size, size), |(i, j)| {
+        ((i * 7 + j * 3 + seed) % 11) as f64 - 5.0
+    })
+}
+
+#[test]
+fn operations_equal_those_on_the_host() {
+    for seed in 0..10 {
+        let runtime = runtime(seed, 1, 3);
+        let device = runtime.default_device();
+        let executor = SeededExecutor::new(seed);
+        let (x, y) = (matrix(4, 0), matrix(4, 5));
+        let a = from_ndarray(&executor, device, x.clone()).unwrap();
+        let b = from_ndarray(&executor, device, y.clone()).unwrap();
+        let out: Vec<Matrix> = (0..8).map(|_| Async::empty()).collect();
+        assign_product(&executor, &out[0], &a, &b).unwrap();
+        add(&executor, &out[1], &out[0], &b).unwrap();
+        linear(&executor, &out[2], 2.0, &a, -1.0, &b).unwrap();
+        multiply(&executor, &out[3], &out[2], &a).unwrap();
+        map(&executor, &out[4], Map::Absolute, &b).unwrap();
+        copy(&executor, &out[5], &a).unwrap();
+        // In place, with writes of inputs between: later ones don't change what earlier operations read.
+        scale(&executor, &a, 3.0).unwrap();
+        axpy(&executor, &out[5], 2.0, &a).unwrap();
+        multiply_in_place(&executor, &b, &out[1]).unwrap();
+        map_in_place(&executor, &b, Map::Negate).unwrap();
+        gemm(&executor, &out[0], 0.5, &a, &out[2], -1.0).unwrap();
+        gemm(&executor, &out[6], 1.0, &a, &a, 0.0).unwrap();
+        fill(&executor, &out[2], 7.0).unwrap();
+        copy(&executor, &out[7], &out[2]).unwrap();
+
+        let product = x.dot(&y);
+        let first = &x * 2.0 - &y;
+        let sum = &product + &y;
+        let tripled = &x * 3.0;
+        let expected = [
+            (&out[0], tripled.dot(&first) * 0.5 - &product),
+            (&out[1], sum.clone()),
+            (&out[2], Array2::from_elem((4, 4), 7.0)),
+            (&out[3], &first * &x),
+            (&out[4], y.mapv(f64::abs)),
+            (&out[5], &x + &tripled * 2.0),
+            (&out[6], tripled.dot(&tripled)),
+            (&out[7], Array2::from_elem((4, 4), 7.0)),
+            (&a, tripled.clone()),
+            (&b, -(&y * &sum)),
+        ];
+        let hosts: Vec<_> = expected
+            .into_iter()
+            .map(|(value, expected)| (to_ndarray(&executor, value).unwrap(), expected))
+            .collect();
+        for (at, (host, expected)) in hosts.iter().enumerate() {
+            let host = executor.run_until(host.read()).unwrap().unwrap();
+            assert_eq!(*host, *expected, "seed {seed}, value {at}");
+        }
+        drop((a, b, out));
+        check(runtime);
+    }
+}
+
+#[test]
+fn a_tensor_is_ready_for_the_device_once_its_work_is_queued() {
+    let runtime = runtime(0, 1, 4);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(0);
+    let a = from_ndarray(&executor, device, matrix(4, 0)).unwrap();
+    executor.run().unwrap();
+    // The write of the input is queued on a stream that does not run.
+    let simulation = runtime.simulation().unwrap();
+    let stuck = device.streams().acquire().unwrap();
+    // SAFETY: The name is used for nothing but to hold the stream.
+    let name = unsafe { stuck.raw() };
+    assert!(simulation.hold_stream(name));
+    let mut input = a.try_write().unwrap();
+    tensor_cuda::fill(&stuck, input.get_mut().unwrap(), 2.0).unwrap();
+    input.release();
+    let (b, c): (Matrix, Matrix) = (Async::empty(), Async::empty());
+    assign_product(&executor, &b, &a, &a).unwrap();
+    assign_product(&executor, &c, &b, &a).unwrap();
+    let host = to_ndarray(&executor, &c).unwrap();
+    for value in [&b, &c] {
+        drop(executor.run_until(value.read()).unwrap().unwrap());
+    }
+    while executor.step() {}
+    assert!(
+        matches!(host.try_read(), Err(AsyncError::Pending { .. })),
+        "queued, not done"
+    );
+    assert!(simulation.release_stream(name));
+    drop(stuck);
+    let x = Array2::from_elem((4, 4), 2.0);
+    let host = executor.run_until(host.read()).unwrap().unwrap();
+    assert_eq!(*host, x.dot(&x).dot(&x));
+    drop((a, b, c));
+    check(runtime);
+}
+
+#[test]
+fn an_error_of_a_leaf_fails_its_output_with_the_place_of_the_call() {
+    let runtime = runtime(0, 1, 2);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(0);
+    let a = from_ndarray(&executor, device, array![[1.0, 2.0]]).unwrap();
+    let (b, c): (Matrix, Matrix) = (Async::empty(), Async::empty());
+    let line = line!() + 1;
+    assign_product(&executor, &b, &a, &a).unwrap();
+    scale(&executor, &b, 2.0).unwrap();
+    add(&executor, &c, &b, &b).unwrap();
+    executor
+        .run_until(async { c.read().await.is_err() })
+        .unwrap();
+    let Err(AsyncError::Failed(failure)) = c.try_read() else {
+        panic!()
+    };
+    assert_eq!(
+        (failure.operation(), failure.site().line()),
+        ("assign_product", line)
+    );
+    let error = failure.error::<TensorError>().unwrap();
+    assert!(
+        matches!(error, TensorError::ShapeMismatch { operand: "b", .. }),
+        "{error}"
+    );
+    // The next writer finds it usable, and so are the leases.
+    let d = from_ndarray(&executor, device, array![[1.0], [2.0]]).unwrap();
+    drop((b, c));
+    let e: Matrix = Async::empty();
+    assign_product(&executor, &e, &a, &d).unwrap();
+    drop(executor.run_until(e.read()).unwrap().unwrap());
+    assert_eq!(e.try_read().unwrap().to_ndarray().unwrap(), array![[5.0]]);
+    // In place there is nothing to change yet.
+    let nothing: Matrix = Async::empty().named("nothing");
+    scale(&executor, &nothing, 2.0).unwrap();
+    executor
+        .run_until(async { nothing.read().await.is_err() })
+        .unwrap();
+    let Err(AsyncError::Failed(failure)) = nothing.try_read() else {
+        panic!()
+    };
+    assert!(
+        failure.to_string().contains("nothing has no value"),
+        "{failure}"
+    );
+    drop((a, d, e));
+    check(runtime);
+}
+
+#[test]
+fn an_operation_that_would_wait_for_itself_is_refused() {
+    let executor = SeededExecutor::new(0);
+    let (a, b): (Matrix, Matrix) = (Async::empty(), Async::empty());
+    let aliased = |result: TensorResult<()>, name: &str| {
+        let Err(TensorError::Aliased { operand, .. }) = result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(operand, name);
+    };
+    aliased(assign_product(&executor, &a, &b, &a), "b");
+    aliased(gemm(&executor, &a, 1.0, &a, &b, 1.0), "a");
+    aliased(axpy(&executor, &a, 1.0, &a), "x");
+    aliased(copy(&executor, &a, &a), "a");
+    aliased(linear(&executor, &b, 1.0, &a, 1.0, &b), "b");
+    assert!(executor.is_empty() && a.dump().values.iter().all(|value| value.epochs.is_empty()));
+}
+
+#[test]
+fn what_is_not_admitted_takes_no_ticket() {
+    let limited = Limited::new(SeededExecutor::new(0), 0);
+    let (a, b): (Matrix, Matrix) = (Async::empty(), Async::empty());
+    let full = assign_product(&limited, &a, &b, &b);
+    assert!(matches!(
+        full,
+        Err(TensorError::Value(AsyncError::Full { limit: 0 }))
+    ));
+    assert!(matches!(a.try_read(), Err(AsyncError::Empty { .. })));
+}
+
+#[test]
+fn a_computation_goes_on_where_it_was_moved_to() {
+    for seed in 0..10 {
+        let runtime = runtime(seed, 2, 2);
+        let [first, second] = runtime.devices() else {
+            panic!()
+        };
+        let executor = SeededExecutor::new(seed);
+        let a = from_ndarray(&executor, first, matrix(4, 1)).unwrap();
+        let b: Matrix = Async::empty();
+        assign_product(&executor, &b, &a, &a).unwrap();
+        let moved = to_device(&executor, &b, second).unwrap();
+        scale(&executor, &b, 0.0).unwrap();
+        scale(&executor, &moved, 2.0).unwrap();
+        // Operands of two devices are not brought together behind the caller's back.
+        let wrong: Matrix = Async::empty();
+        add(&executor, &wrong, &moved, &b).unwrap();
+        let host = to_ndarray(&executor, &moved).unwrap();
+        let host = executor.run_until(host.read()).unwrap().unwrap();
+        assert_eq!(*host, matrix(4, 1).dot(&matrix(4, 1)) * 2.0);
+        assert!(moved.try_read().unwrap().device().same(second));
+        executor
+            .run_until(async { wrong.read().await.is_err() })
+            .unwrap();
+        let Err(AsyncError::Failed(failure)) = wrong.try_read() else {
+            panic!()
+        };
+        assert!(
+            matches!(failure.error(), Some(TensorError::WrongDevice { .. })),
+            "{failure}"
+        );
+        drop((a, b, moved, wrong));
+        check(runtime);
+    }
+}
+
+/// NVlabs/cuda-oxide#99: a task that is aborted after it has queued work.
+#[test]
+fn case_16_an_aborted_task_frees_nothing_that_its_work_still_uses() {
+    for seed in 0..10 {
+        let runtime = runtime(seed, 1, 3);
+        let device = runtime.default_device();
+        let executor = SeededExecutor::new(seed);
+        let a = from_ndarray(&executor, device, matrix(8, 0)).unwrap();
+        let gate = Async::new(());
+        let held = gate.write();
+        let c: Matrix = Async::empty();
+        spawn(&executor, "launch and wait", || {
+            let (a, c, gate, device) = (a.read(), c.write(), gate.read(), device.clone());
+            async move {
+                let (a, mut c) = async_value::all((a, c)).await?;
+                let stream = device.streams().acquire_async().await?;
+                let mut out = CudaTensor::uninitialized_on(&stream, a.extents())?;
+                tensor_cuda::assign_product(&stream, &mut out, &*a, &*a)?;
+                c.put(out);
+                drop((a, stream));
+                gate.await.map(drop)?;
+                c.release();
+                Ok(())
+            }
+        })
+        .unwrap();
+        assert!(matches!(
+            executor.run_until(async { a.read().await.map(drop) }),
+            Ok(Ok(()))
+        ));
+        while executor.step() {}
+        let task = executor.tasks()[0];
+        assert!(executor.abort(task));
+        let Err(AsyncError::Failed(failure)) = c.try_read() else {
+            panic!()
+        };
+        assert!(matches!(failure.cause(), Cause::Cancelled));
+        // The output and the input go while the product may still be queued; new tensors of the same size are intact.
+        drop((a, c));
+        let other = device.streams().acquire().unwrap();
+        let fresh: Vec<_> = (0..3)
+            .map(|n| CudaTensor::full(&other, [8, 8], f64::from(n)).unwrap())
+            .collect();
+        for (n, tensor) in fresh.iter().enumerate() {
+            assert!(
+                tensor
+                    .to_ndarray()
+                    .unwrap()
+                    .iter()
+                    .all(|&value| value == n as f64)
+            );
+        }
+        drop((fresh, other, held));
+        check(runtime);
+    }
+}
+
+/// NVlabs/cutile-rs#272: forgetting what was polled once.
+#[test]
+fn case_14_a_forgotten_guard_keeps_its_tensor() {
+    let runtime = runtime(1, 1, 2);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(1);
+    let a = from_ndarray(&executor, device, matrix(4, 0)).unwrap();
+    let guard = executor.run_until(a.read()).unwrap().unwrap();
+    std::mem::forget(guard);
+    scale(&executor, &a, 2.0).unwrap();
+    let stuck = executor.run();
+    let Err(AsyncError::Stalled(dump)) = stuck else {
+        panic!()
+    };
+    assert!(dump.to_string().contains("holds it"), "{dump}");
+    assert!(matches!(a.try_write(), Err(AsyncError::Pending { .. })));
+    drop((a, executor));
+    // Leaked, and never reused.
+    let (_, alive) = runtime.shutdown().unwrap().remove(0);
+    assert_ne!(alive, Default::default());
+}
+
+#[test]
+fn leases_are_given_first_come_first_served_and_none_is_held_while_a_value_is_awaited() {
+    let runtime = runtime(3, 1, 1);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(3);
+    let a = from_ndarray(&executor, device, matrix(4, 0)).unwrap();
+    executor
+        .run_until(async { a.read().await.map(drop) })
+        .unwrap()
+        .unwrap();
+    let gate: Matrix = Async::empty();
+    let first = gate.write();
+    // This one waits for a value; it must not keep the only stream from those that come later.
+    let (waits, goes): (Matrix, Matrix) = (Async::empty(), Async::empty());
+    assign_product(&executor, &waits, &a, &gate).unwrap();
+    assign_product(&executor, &goes, &a, &a).unwrap();
+    drop(executor.run_until(goes.read()).unwrap().unwrap());
+    assert!(waits.try_read().is_err());
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let lease = device.streams().acquire().unwrap();
+    let values: Vec<_> = (0..5).map(|_| Async::new(())).collect();
+    for (number, value) in values.iter().enumerate() {
+        let (order, device) = (order.clone(), device.clone());
+        spawn(&executor, "in turn", || {
+            let write = value.write();
+            async move {
+                let stream = device.streams().acquire_async().await?;
+                order.lock().unwrap().push(number);
+                drop(stream);
+                write.await.release();
+                Ok(())
+            }
+        })
+        .unwrap();
+        // Its first poll takes its place.
+        while executor.step() {}
+    }
+    drop(lease);
+    for value in &values {
+        drop(executor.run_until(value.read()).unwrap().unwrap());
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+    drop(first);
+    executor
+        .run_until(async { waits.read().await.is_err() })
+        .unwrap();
+    drop((a, waits, goes));
+    check(runtime);
+}
+
+#[test]
+fn tasks_run_under_threads_as_well() {
+    let runtime = Runtime::builder().streams_per_device(2).build().unwrap();
+    let device = runtime.default_device();
+    let pool = |task| {
+        std::thread::spawn(move || block_on(task));
+    };
+    let a = from_ndarray(&pool, device, matrix(4, 0)).unwrap();
+    let c: Matrix = Async::empty();
+    assign_product(&pool, &c, &a, &a).unwrap();
+    for _ in 0..10 {
+        scale(&pool, &c, 2.0).unwrap();
+        device_task(
+            &pool,
+            "again",
+            || (c.write(),),
+            |stream, (mut c,): (async_value::WriteGuard<_>,)| {
+                tensor_cuda::scale(stream, c.get_mut()?, 0.5)?;
+                c.release();
+                Ok(())
+            },
+        )
+        .unwrap();
+    }
+    let host = to_ndarray(&pool, &c).unwrap();
+    assert_eq!(*host.wait().unwrap(), matrix(4, 0).dot(&matrix(4, 0)));
+}
+
+fn block_on(task: impl Future<Output = ()>) {
+    let executor = SeededExecutor::new(0);
+    executor.run_until(task).unwrap();
+}
+
+#[expect(dead_code, reason = "asserts at compile time")]
+fn executors_are_objects(executor: &dyn Spawn, a: &Matrix) -> TensorResult<()> {
+    scale(executor, a, 1.0)
+}

@@ -1,0 +1,147 @@
+//! What a queued product costs. Alone in its file, since all that is allocated is counted.
+
+use async_value::{Async, Limited, SeededExecutor};
+use cuda_driver::Call;
+use cuda_runtime::Runtime;
+use cuda_sim::{Schedule, SimDriver};
+use ndarray::array;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use tensor_cuda::asynchronous::{assign_product, from_ndarray, gemm};
+use tensor_cuda::{Blas, CudaTensor};
+
+struct Counting;
+
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: All requests go to the system's allocator as they are.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: As asked of the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: As asked of the caller.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const QUEUED: usize = 100_000;
+
+/// Products that are run: without optimisation the simulated device takes half a millisecond for each.
+const RUN: usize = if cfg!(debug_assertions) {
+    2_000
+} else {
+    QUEUED
+};
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_hundred_thousand_products_wait_for_one_handle_and_two_streams_on_one_thread() {
+    let simulation = SimDriver::builder().schedule(Schedule::Eager);
+    let builder = Runtime::builder().streams_per_device(5);
+    let runtime = builder.simulation(simulation).build().unwrap();
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(1);
+    let identity = array![[0.0_f32, 1.0], [1.0, 0.0]];
+    let a = from_ndarray(&executor, device, identity.clone()).unwrap();
+    let c = from_ndarray(&executor, device, array![[0.0_f32, 0.0], [0.0, 0.0]]).unwrap();
+    executor
+        .run_until(async { c.read().await.map(drop) })
+        .unwrap()
+        .unwrap();
+    // One handle and two streams are left.
+    let kept: Vec<_> = (0..3).map(|_| Blas::of(device).lease().unwrap()).collect();
+
+    let (bytes, calls) = (BYTES.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed));
+    let begun = Instant::now();
+    for _ in 0..QUEUED {
+        gemm(&executor, &c, 1.0, &a, &a, 1.0).unwrap();
+    }
+    let queueing = begun.elapsed();
+    let queued = BYTES.load(Ordering::Relaxed) - bytes;
+    let asked = CALLS.load(Ordering::Relaxed) - calls;
+    let before = device.call_counts();
+    let threads_before = threads();
+    let begun = Instant::now();
+    // The last of those that are run is one that another value waits for.
+    while executor.len() > QUEUED - RUN {
+        assert!(executor.step(), "something can go on");
+    }
+    let running = begun.elapsed();
+    let calls = device.call_counts() - before;
+    println!(
+        "per queued product: {} bytes and {:.2} allocations until it has run; {:?} to queue, {:?} to run; {:.2} driver calls",
+        queued / QUEUED,
+        asked as f64 / QUEUED as f64,
+        queueing / QUEUED as u32,
+        running / RUN as u32,
+        calls.total() as f64 / RUN as f64,
+    );
+    assert!(queued / QUEUED <= 1000, "{queued}");
+    assert!(asked <= 5 * QUEUED, "{asked}");
+    assert!(threads() <= threads_before + 1, "one notifier at most");
+    assert_eq!(calls.of(Call::MemAlloc), 0);
+    assert!(calls.total() <= 3 * RUN as u64, "{calls:?}");
+    // Those that are left are cancelled with their executor, and leave nothing.
+    drop(executor);
+    match c.try_read() {
+        Ok(sum) => assert_eq!(sum.to_ndarray().unwrap()[[0, 0]], RUN as f32),
+        Err(error) => assert!(
+            RUN < QUEUED && error.to_string().contains("cancelled"),
+            "{error}"
+        ),
+    }
+    let mut guard = c.try_write().unwrap();
+    let sum = guard.overwrite().unwrap().to_ndarray().unwrap();
+    assert_eq!(sum[[0, 0]], RUN as f32);
+    guard.release();
+    drop((kept, a, c));
+    let left = BYTES.load(Ordering::Relaxed).saturating_sub(bytes);
+    println!("{left} bytes are left");
+    assert!(left < 2 * 1024 * 1024, "{left} bytes of {queued}");
+
+    bounded_by_a_limit(&runtime);
+    runtime.shutdown().unwrap();
+}
+
+fn bounded_by_a_limit(runtime: &Runtime) {
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(1);
+    let limited = Limited::new(executor.clone(), 100);
+    let a = from_ndarray(&executor, device, array![[1.0_f32]]).unwrap();
+    let c: Async<CudaTensor<f32, 2>> = Async::empty();
+    executor
+        .run_until(async { a.read().await.map(drop) })
+        .unwrap()
+        .unwrap();
+    let bytes = BYTES.load(Ordering::Relaxed);
+    let most = executor
+        .run_until(async {
+            let mut most = 0;
+            for _ in 0..1_000 {
+                let place = limited.place().await;
+                assign_product(&place, &c, &a, &a).unwrap();
+                most = most.max(BYTES.load(Ordering::Relaxed).saturating_sub(bytes));
+            }
+            c.read().await.map(drop).unwrap();
+            most
+        })
+        .unwrap();
+    assert!(
+        most < 100 * 1000 + 512 * 1024,
+        "{most} bytes for 100 operations"
+    );
+}
