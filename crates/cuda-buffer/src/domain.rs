@@ -1,6 +1,7 @@
 //! Completion domains: logical values with a ledger of their own, whatever memory they live in.
 
 use crate::arena::CarveDomain;
+use crate::foreign::Foreign;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
 use crate::{AccessError, BufferError, BufferResult};
@@ -65,6 +66,7 @@ pub(crate) enum Memory {
     },
     /// Taken out when the value ends.
     Pinned(Option<PinnedMemory>),
+    Foreign(Foreign),
 }
 
 /// An allocation that several values share. It goes back with the last of them.
@@ -160,6 +162,7 @@ impl Domain {
         match self {
             Self::Owned(owned) => match &owned.memory {
                 Memory::Device(Some(allocation)) => allocation.address(),
+                Memory::Foreign(foreign) => foreign.address(),
                 Memory::Part {
                     whole,
                     offset_bytes,
@@ -253,10 +256,14 @@ impl Domain {
         let taken = Arc::get_mut(&mut owned).and_then(|sole| match &mut sole.memory {
             Memory::Device(allocation) => Some(allocation.take()),
             Memory::Empty => Some(None),
-            Memory::Pinned(_) | Memory::Part { .. } => None,
+            Memory::Pinned(_) | Memory::Part { .. } | Memory::Foreign(_) => None,
         });
         let Some(allocation) = taken else {
-            return Err((Self::Owned(owned), BufferError::Held { holders: 1 }));
+            let error = match owned.memory {
+                Memory::Foreign(_) => BufferError::ForeignMemory,
+                _ => BufferError::Held { holders: 1 },
+            };
+            return Err((Self::Owned(owned), error));
         };
         let outstanding = owned.ledger.lock().take_outstanding();
         Ok((allocation, outstanding))
@@ -279,6 +286,7 @@ impl Drop for OwnedDomain {
                 None => {}
             },
             Memory::Part { whole, .. } => whole.retire(outstanding, forgotten),
+            Memory::Foreign(foreign) => foreign.give_back(&self.device, outstanding, forgotten),
             Memory::Pinned(memory) => match memory.take() {
                 Some(memory) if forgotten => self.device.count_leak(memory.bytes()),
                 Some(memory) => memory.give_back(&self.device, outstanding),

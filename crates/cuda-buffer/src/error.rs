@@ -187,6 +187,19 @@ pub enum BufferError {
         copies: usize,
     },
 
+    /// An address can't be that of elements.
+    #[error("memory at {address:#x} can't hold elements that are aligned to {align_bytes} bytes")]
+    BadAddress {
+        /// The address.
+        address: u64,
+        /// Alignment of the elements, in bytes.
+        align_bytes: usize,
+    },
+
+    /// Memory that another library allocated is given back whole.
+    #[error("adopted memory can't be cut into parts or become an arena")]
+    ForeignMemory,
+
     /// A fill repeats 1, 2 or 4 bytes, and the value is none of these.
     #[error(
         "a fill can't repeat this {element_bytes}-byte value: only values of 1, 2 or 4 bytes, or that repeat these"

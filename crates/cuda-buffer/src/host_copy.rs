@@ -3,7 +3,7 @@
 
 use crate::BufferResult;
 use crate::acquire::{ReadRequest, WriteRequest};
-use crate::pinned::PinnedBuffer;
+use crate::staging::Staging;
 use crate::transfer::{copy_in, copy_out, same_length};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_driver::CallSite;
@@ -11,10 +11,7 @@ use std::panic::Location;
 
 /// Puts the elements into page-locked memory and queues the copy. `None` for no elements.
 #[track_caller]
-fn send<T: Copy + NoUninit>(
-    dst: WriteRequest<'_, T>,
-    src: &[T],
-) -> BufferResult<Option<PinnedBuffer<u8>>> {
+fn send<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<Option<Staging>> {
     let _site = CallSite::enter();
     same_length(src.len(), dst.len)?;
     cuda_runtime::refuse_in_capture("copying from ordinary host memory")?;
@@ -22,21 +19,17 @@ fn send<T: Copy + NoUninit>(
         return Ok(None);
     }
     let device = dst.domain.device();
-    let mut staging = PinnedBuffer::<u8>::new(device, size_of_val(src))?;
-    staging
-        .host_write()?
-        .copy_from_slice(bytemuck::cast_slice(src));
-    let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, staging.len());
-    copy_in(&device.transfer_stream(), bytes, (&staging).into())?;
+    let len = size_of_val(src);
+    let mut staging = Staging::of(device, len)?;
+    staging.buffer.host_write()?[..len].copy_from_slice(bytemuck::cast_slice(src));
+    let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, len);
+    copy_in(staging.stream(), bytes, staging.buffer.slice(0..len)?)?;
     Ok(Some(staging))
 }
 
 /// Queues a copy of the elements to page-locked memory. `None` for no elements.
 #[track_caller]
-fn fetch<T: Copy + NoUninit>(
-    len: usize,
-    src: ReadRequest<'_, T>,
-) -> BufferResult<Option<PinnedBuffer<u8>>> {
+fn fetch<T: Copy + NoUninit>(len: usize, src: ReadRequest<'_, T>) -> BufferResult<Option<Staging>> {
     let _site = CallSite::enter();
     same_length(src.len, len)?;
     cuda_runtime::refuse_in_capture("copying to ordinary host memory")?;
@@ -44,9 +37,11 @@ fn fetch<T: Copy + NoUninit>(
         return Ok(None);
     }
     let device = src.domain.device();
-    let mut staging = PinnedBuffer::<u8>::new(device, src.len * size_of::<T>())?;
-    let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, staging.len());
-    copy_out(&device.transfer_stream(), (&mut staging).into(), bytes)?;
+    let len = src.len * size_of::<T>();
+    let mut staging = Staging::of(device, len)?;
+    let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, len);
+    let stream = staging.stream().clone();
+    copy_out(&stream, staging.buffer.slice_mut(0..len)?, bytes)?;
     Ok(Some(staging))
 }
 
@@ -54,11 +49,12 @@ fn fetch<T: Copy + NoUninit>(
 #[track_caller]
 pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<()> {
     let _site = CallSite::enter();
-    match send(dst, src)? {
+    if let Some(mut staging) = send(dst, src)? {
         // The copy reads it: the host may write once that is over.
-        Some(mut staging) => staging.host_write().map(drop),
-        None => Ok(()),
+        drop(staging.buffer.host_write()?);
+        staging.give_back();
     }
+    Ok(())
 }
 
 /// Copies to ordinary memory and waits on the host.
@@ -69,9 +65,17 @@ pub(crate) fn download<T: Copy + AnyBitPattern + NoUninit>(
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
     if let Some(staging) = fetch(dst.len(), src)? {
-        bytemuck::cast_slice_mut(dst).copy_from_slice(&staging.host_read()?);
+        bring(dst, &staging.buffer.host_read()?);
+        staging.give_back();
     }
     Ok(())
+}
+
+/// Copies what came to where it belongs.
+fn bring<T: AnyBitPattern + NoUninit>(dst: &mut [T], staged: &[u8]) {
+    let bytes = bytemuck::cast_slice_mut(dst);
+    let len = bytes.len();
+    bytes.copy_from_slice(&staged[..len]);
 }
 
 /// Copies from ordinary memory once it is awaited, and is ready when the copy is done.
@@ -84,10 +88,11 @@ pub(crate) async fn upload_async<T: Copy + NoUninit>(
         let _site = CallSite::at(site);
         send(dst, src)?
     };
-    match sent {
-        Some(mut staging) => staging.host_write_async().await.map(drop),
-        None => Ok(()),
+    if let Some(mut staging) = sent {
+        drop(staging.buffer.host_write_async().await?);
+        staging.give_back();
     }
+    Ok(())
 }
 
 /// Copies to ordinary memory once it is awaited.
@@ -101,7 +106,8 @@ pub(crate) async fn download_async<T: Copy + AnyBitPattern + NoUninit>(
         fetch(dst.len(), src)?
     };
     if let Some(staging) = fetched {
-        bytemuck::cast_slice_mut(dst).copy_from_slice(&staging.host_read_async().await?);
+        bring(dst, &staging.buffer.host_read_async().await?);
+        staging.give_back();
     }
     Ok(())
 }

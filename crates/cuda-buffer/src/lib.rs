@@ -59,6 +59,7 @@ mod domain;
 mod error;
 mod family;
 mod folds;
+mod foreign;
 mod guard;
 mod host_copy;
 mod launch;
@@ -70,6 +71,7 @@ mod pinned;
 mod pinned_pool;
 mod shared;
 mod slice;
+mod staging;
 mod transfer;
 mod view;
 

@@ -47,6 +47,8 @@ fn operations_allocate_nothing() {
         ("operation, same stream", 2),
         ("operation, alternating streams", 3),
         ("copy, same stream", 2),
+        // The copy, its event, and the wait for it on the host.
+        ("copy from ordinary memory", 3),
     ] {
         assert_eq!(steady(name), (0, ROUNDS * calls), "{name}");
     }

@@ -7,6 +7,7 @@ mod ambient;
 mod cases;
 mod costs;
 mod faults;
+mod foreign;
 mod kit;
 mod mutations;
 mod overlap;

@@ -1,0 +1,61 @@
+/* A driver library that does nothing: every call is counted and succeeds at once. It answers what a program asks before
+ * it has a context: one device, which has memory pools. The numbers of its functions are in calls.h. */
+#include <stdint.h>
+#include <string.h>
+
+enum {
+#define CALL(name) INDEX_##name,
+#include "calls.h"
+#undef CALL
+    CALLS
+};
+
+static const char *const names[] = {
+#define CALL(name) #name,
+#include "calls.h"
+#undef CALL
+};
+
+static uint64_t counts[CALLS];
+static uint64_t last = 0x100000;
+
+uint64_t null_calls(unsigned at, const char **name) {
+    if (at >= CALLS) return UINT64_MAX;
+    *name = names[at];
+    return __atomic_load_n(&counts[at], __ATOMIC_RELAXED);
+}
+
+#define COUNT(name) __atomic_fetch_add(&counts[INDEX_##name], 1, __ATOMIC_RELAXED)
+#define HANDLE (void *)__atomic_add_fetch(&last, 256, __ATOMIC_RELAXED)
+#define PLAIN(name) int name(void) { COUNT(name); return 0; }
+#define GIVES(name) int name(void **out) { COUNT(name); *out = HANDLE; return 0; }
+
+PLAIN(cuInit)
+PLAIN(cuCtxSynchronize)
+PLAIN(cuDevicePrimaryCtxRelease_v2)
+PLAIN(cuStreamDestroy_v2)
+PLAIN(cuStreamWaitEvent)
+PLAIN(cuStreamSynchronize)
+PLAIN(cuEventDestroy_v2)
+PLAIN(cuEventRecord)
+PLAIN(cuEventSynchronize)
+PLAIN(cuLaunchKernel)
+PLAIN(cuMemFreeAsync)
+PLAIN(cuMemFree_v2)
+PLAIN(cuMemsetD8Async)
+PLAIN(cuMemcpyDtoDAsync_v2)
+PLAIN(cuModuleUnload)
+GIVES(cuStreamCreate)
+GIVES(cuEventCreate)
+GIVES(cuModuleLoadData)
+GIVES(cuModuleGetFunction)
+GIVES(cuMemAllocAsync)
+GIVES(cuMemAlloc_v2)
+GIVES(cuDevicePrimaryCtxRetain)
+
+static __thread void *current;
+int cuCtxSetCurrent(void *context) { COUNT(cuCtxSetCurrent); current = context; return 0; }
+int cuCtxGetCurrent(void **out) { COUNT(cuCtxGetCurrent); *out = current; return 0; }
+int cuDeviceGet(int *out) { COUNT(cuDeviceGet); *out = 0; return 0; }
+int cuDeviceGetAttribute(int *out) { COUNT(cuDeviceGetAttribute); *out = 1; return 0; }
+int cuDeviceGetCount(int *out) { COUNT(cuDeviceGetCount); *out = 1; return 0; }

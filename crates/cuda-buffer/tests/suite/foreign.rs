@@ -1,0 +1,196 @@
+//! Memory of another library: adopted, ordered, and given back once, after its last use.
+
+use crate::kit::{Kit, N, Rig, elements, step_of};
+use cuda_buffer::{
+    BufferError, CaptureStep, CudaBuffer, DeviceData, DeviceSlab, Launch, PartitionedCudaBuffer,
+};
+use cuda_driver::{DevicePtr, Driver, EventFlags, Events, Memory, RawEvent, RawStream, Streams};
+use cuda_runtime::Stream;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+const BYTES: usize = 4 * N;
+
+fn raw(stream: &Stream) -> RawStream {
+    let name = Cell::new(None);
+    let call = |_: &dyn Driver, raw| {
+        name.set(Some(raw));
+        Ok(())
+    };
+    // SAFETY: nothing is queued.
+    unsafe { stream.enqueue(call) }.unwrap();
+    name.get().expect("the call was made")
+}
+
+/// Another library: it allocates, works on a stream of its own, and frees.
+struct Library<'r> {
+    rig: &'r Rig,
+    stream: RawStream,
+    address: DevicePtr,
+    ready: RawEvent,
+}
+
+impl<'r> Library<'r> {
+    /// Memory full of `byte`, as of its event.
+    fn new(rig: &'r Rig, byte: u8) -> Self {
+        let (sim, id) = (&rig.sim, rig.device().id());
+        let stream = sim.stream_create(id, 0).unwrap();
+        let address = sim.mem_alloc(id, BYTES).unwrap();
+        let ready = sim.event_create(id, EventFlags::default()).unwrap();
+        let pattern = cuda_driver::Pattern::U8(byte);
+        // SAFETY: the memory is allocated, and nothing else uses it.
+        unsafe { cuda_driver::Copies::fill_async(sim, id, address, pattern, BYTES, stream) }
+            .unwrap();
+        sim.event_record(id, ready, stream).unwrap();
+        Self {
+            rig,
+            stream,
+            address,
+            ready,
+        }
+    }
+
+    /// The buffer over the memory; each release is told.
+    fn adopt(&self, stream: &Stream, told: &mpsc::Sender<DevicePtr>) -> CudaBuffer<u32> {
+        let told = told.clone();
+        let release = move |address| told.send(address).unwrap();
+        let ready = Some(self.ready);
+        // SAFETY: the memory is of that size, and the library uses it no more after its event.
+        unsafe { CudaBuffer::adopt(stream, self.address, N, ready, release) }.unwrap()
+    }
+
+    fn end(self) {
+        let (sim, id) = (&self.rig.sim, self.rig.device().id());
+        // SAFETY: the memory was given back.
+        unsafe { sim.mem_free(id, self.address) }.unwrap();
+        // SAFETY: nobody knows the event any more.
+        unsafe { sim.event_destroy(id, self.ready) }.unwrap();
+        // SAFETY: nor the stream.
+        unsafe { sim.stream_destroy(id, self.stream) }.unwrap();
+    }
+}
+
+#[test]
+fn adopted_memory_is_ordered_and_released_after_its_last_use() {
+    for seed in 0..40 {
+        let rig = Rig::seeded(seed, 3);
+        let kit = Kit::new(rig.runtime.default_device());
+        let [s, t] = rig.streams();
+        let library = Library::new(&rig, 1);
+        let (tell, told) = mpsc::channel();
+        let mut x = library.adopt(&s, &tell);
+        // After the library's own work, on the stream it was adopted on and on another one.
+        kit.step(&t, &mut x, 2).unwrap();
+        kit.step(&s, &mut x, 3).unwrap();
+        let expected = step_of(step_of(0x0101_0101, 2), 3);
+        assert_eq!(x.to_vec().unwrap(), [expected; N]);
+        // Dropped under a kernel: released when that is over, not before, and the dropping thread does not wait.
+        rig.sim.hold_stream(raw(&t));
+        kit.step(&t, &mut x, 4).unwrap();
+        drop(x);
+        assert!(
+            told.recv_timeout(Duration::from_millis(5)).is_err(),
+            "too early"
+        );
+        rig.sim.release_stream(raw(&t));
+        rig.sim.run_all();
+        let released = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(released, library.address);
+        assert!(told.try_recv().is_err(), "once");
+        library.end();
+        drop((kit, s, t));
+        rig.finish();
+    }
+}
+
+#[test]
+fn idle_memory_is_released_at_once_and_forgotten_memory_never() {
+    let rig = Rig::seeded(3, 2);
+    let kit = Kit::new(rig.runtime.default_device());
+    let [s] = rig.streams();
+    let library = Library::new(&rig, 1);
+    let (tell, told) = mpsc::channel();
+    let mut x = library.adopt(&s, &tell);
+    kit.step(&s, &mut x, 1).unwrap();
+    x.synchronize().unwrap();
+    drop(x);
+    assert_eq!(told.try_recv(), Ok(library.address));
+
+    // A graph keeps it.
+    let mut x = library.adopt(&s, &tell);
+    let graph = s.capture(|_| kit.step(&s, &mut x, 1)).unwrap();
+    drop(x);
+    assert!(told.try_recv().is_err(), "the graph has it");
+    graph.launch(&s).unwrap();
+    s.synchronize().unwrap();
+    drop(graph);
+    assert_eq!(
+        told.recv_timeout(Duration::from_secs(20)),
+        Ok(library.address)
+    );
+
+    // Whole or not at all.
+    let x = library.adopt(&s, &tell);
+    let (x, error) = PartitionedCudaBuffer::new(x, &[0..4, 4..N]).unwrap_err();
+    assert_eq!(error, BufferError::ForeignMemory);
+    let bytes = {
+        // SAFETY: nobody uses the memory meanwhile.
+        let told = unsafe { CudaBuffer::<u8>::adopt(&s, library.address, BYTES, None, |_| {}) };
+        told.unwrap()
+    };
+    let (bytes, error) = DeviceSlab::from_buffer(bytes, 4).unwrap_err();
+    assert_eq!(error, BufferError::ForeignMemory);
+    drop((x, bytes));
+    assert_eq!(
+        told.recv_timeout(Duration::from_secs(20)),
+        Ok(library.address)
+    );
+
+    let mut x = library.adopt(&s, &tell);
+    let mut access = x.write_synchronized_with(&s).unwrap();
+    let args = (N as u32, 1_u32, &mut access);
+    kit.step.launch(&s, elements(N), args).unwrap();
+    std::mem::forget(access);
+    drop(x);
+    assert!(
+        told.recv_timeout(Duration::from_millis(5)).is_err(),
+        "it may be in use for ever"
+    );
+    assert_eq!(rig.device().alive().leaked_bytes, BYTES);
+    rig.sim.assert_no_reports();
+}
+
+#[test]
+fn what_can_not_be_adopted_is_refused_and_not_released() {
+    let rig = Rig::seeded(4, 1);
+    let [s] = rig.streams();
+    let released = Arc::new(AtomicUsize::new(0));
+    let adopt = |address, len| {
+        let released = released.clone();
+        let release = move |_| {
+            released.fetch_add(1, Ordering::Relaxed);
+        };
+        // SAFETY: what is refused is not used.
+        unsafe { CudaBuffer::<u32>::adopt(&s, DevicePtr(address), len, None, release) }.map(drop)
+    };
+    for address in [0, 0x1001, 0x1002] {
+        let align_bytes = 4;
+        let wrong = BufferError::BadAddress {
+            address,
+            align_bytes,
+        };
+        assert_eq!(adopt(address, N), Err(wrong));
+    }
+    let overflow = adopt(0x1000, usize::MAX / 4);
+    assert!(
+        matches!(overflow, Err(BufferError::SizeOverflow { .. })),
+        "{overflow:?}"
+    );
+    let refused = s.capture(|_| adopt(0x1000, N)).map(drop);
+    assert!(refused.is_err());
+    assert_eq!(released.load(Ordering::Relaxed), 0);
+    drop(s);
+    rig.finish();
+}
