@@ -227,7 +227,7 @@ fn run<T: Number, const N: usize>(
         function,
     };
     let stream = operation.stream;
-    let kernel = T::of(COMBINE).on(stream.device())?;
+    let kernel = T::kernel_of(COMBINE).on(stream.device())?;
     let out = out.into_request()?;
     let [a, b] = [a, b].map(|input| input.map(TensorView::into_request));
     let codes = |rank, wide| codes.numbers(rank, wide);

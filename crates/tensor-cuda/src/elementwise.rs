@@ -64,7 +64,7 @@ pub fn map<'a, 'b, T: Number, const N: usize>(
     let operation = Operation::new("map", stream);
     run(
         &operation,
-        T::of(MAP),
+        T::kernel_of(MAP),
         out.into_view_mut(),
         a.into_view(),
         code,
@@ -102,8 +102,8 @@ pub(crate) fn copy_on_device<T: Copy + 'static, const N: usize>(
 ) -> TensorResult<()> {
     let kernel = match (a.is_conjugated(), TypeId::of::<T>()) {
         (false, _) => by_size::<T>(operation, COPY)?,
-        (true, id) if id == TypeId::of::<Complex<f32>>() => Complex::<f32>::of(MAP),
-        (true, _) => Complex::<f64>::of(MAP),
+        (true, id) if id == TypeId::of::<Complex<f32>>() => Complex::<f32>::kernel_of(MAP),
+        (true, _) => Complex::<f64>::kernel_of(MAP),
     };
     run(operation, kernel, out, a, code::NOTHING)
 }

@@ -82,7 +82,7 @@ pub enum TensorError {
 
     /// An operand lies on another device than the stream.
     #[error(
-        "operand {operand} of {operation} is on device {given}, and the stream on {expected}: copy it over first"
+        "operand {operand} of {operation} is on {given}, and the stream on {expected}: copy it over first"
     )]
     WrongDevice {
         /// The operation.
@@ -123,7 +123,7 @@ pub enum TensorError {
 
     /// No provider of matrix products for this device.
     #[error(
-        "there is no provider of matrix products for device {device}, driven by {driver}: set one with `Blas::set_provider`"
+        "there is no provider of matrix products for {device}, driven by {driver}: set one with `Blas::set_provider`"
     )]
     NoProvider {
         /// The device.

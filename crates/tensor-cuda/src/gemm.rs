@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use crate::blas::{Factors, Lease, product};
+use crate::blas::{Factors, Lease, Operands, product, products};
 use crate::operation::Operation;
 use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
 use crate::{CudaTensor, Layout, Number, TensorResult};
@@ -33,11 +33,22 @@ pub fn gemm<'a, 'b, 'c, T: Number>(
     let _site = CallSite::enter();
     let operation = Operation::new("gemm", on.stream());
     let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    one_product(on, &operation, out, a, b, Factors { alpha, beta })
+}
+
+#[track_caller]
+fn one_product<T: Number>(
+    on: &impl Lease,
+    operation: &Operation<'_>,
+    out: TensorViewMut<'_, T, 2>,
+    a: TensorView<'_, T, 2>,
+    b: TensorView<'_, T, 2>,
+    factors: Factors<T>,
+) -> TensorResult<()> {
     let ([m, n], [_, k]) = (out.extents(), a.extents());
     operation.extents("a", &a.extents(), &[m, k])?;
     operation.extents("b", &b.extents(), &[k, n])?;
-    let (out, a, b) = (one_mut(out), one(a), one(b));
-    product(on, &operation, out, a, b, Factors { alpha, beta })
+    product(on, operation, one_mut(out), one(a), one(b), factors)
 }
 
 /// Queues `out = a b`: [`gemm`] with the factors 1 and 0.
@@ -52,7 +63,9 @@ pub fn assign_product<'a, 'b, 'c, T: Number>(
     b: impl IntoView<'b, T, 2>,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    gemm(on, out, T::ONE, a, b, T::ZERO)
+    let operation = Operation::new("assign_product", on.stream());
+    let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    one_product(on, &operation, out, a, b, Factors::PRODUCT)
 }
 
 /// Queues the product of `a` and `b` into a new row-major tensor, which is allocated on the stream.
@@ -72,7 +85,7 @@ pub fn matmul<'a, 'b, T: Number>(
     // Before memory is asked for.
     operation.extents("b", &b.extents(), &[k, n])?;
     let mut out = CudaTensor::uninitialized_on(on.stream(), [m, n])?;
-    assign_product(on, &mut out, a, b)?;
+    one_product(on, &operation, out.view_mut(), a, b, Factors::PRODUCT)?;
     Ok(out)
 }
 
@@ -120,13 +133,14 @@ pub fn gemm_strided_batched<'a, 'b, 'c, T: Number>(
     product(on, &operation, out, a, b, Factors { alpha, beta })
 }
 
-/// Queues `out[i] = alpha a[i] b[i] + beta out[i]` for every i, with matrices of tensors of their own, whose sizes may differ. They are
-/// checked together before the first one is queued.
+/// Queues `out[i] = alpha a[i] b[i] + beta out[i]` for every i, with matrices of tensors of their own, whose sizes may differ.
+/// They are checked together before the first one is queued, and end with one completion.
 ///
 /// # Errors
-/// As for [`gemm`]; [`ShapeMismatch`](crate::TensorError::ShapeMismatch) also when there are not as many of each.
+/// As for [`gemm`]; [`ShapeMismatch`](crate::TensorError::ShapeMismatch) also when there are not as many of each. Products before one
+/// that the provider refuses are queued.
 #[track_caller]
-pub fn gemm_batched<'a, 'b, 'c, T: Number, C, A, B>(
+pub fn gemm_batched<'v, T: Number, C, A, B>(
     on: &impl Lease,
     out: impl IntoIterator<Item = C>,
     alpha: T,
@@ -135,9 +149,9 @@ pub fn gemm_batched<'a, 'b, 'c, T: Number, C, A, B>(
     beta: T,
 ) -> TensorResult<()>
 where
-    C: IntoViewMut<'c, T, 2>,
-    A: IntoView<'a, T, 2>,
-    B: IntoView<'b, T, 2>,
+    C: IntoViewMut<'v, T, 2>,
+    A: IntoView<'v, T, 2>,
+    B: IntoView<'v, T, 2>,
 {
     let _site = CallSite::enter();
     let operation = Operation::new("gemm_batched", on.stream());
@@ -146,19 +160,15 @@ where
     let b: Vec<_> = b.into_iter().map(IntoView::into_view).collect();
     operation.extents("a", &[a.len()], &[out.len()])?;
     operation.extents("b", &[b.len()], &[out.len()])?;
-    for ((out, a), b) in out.iter().zip(&a).zip(&b) {
+    let operands = out.into_iter().zip(a).zip(b).map(|((out, a), b)| {
         let ([m, n], [_, k]) = (out.extents(), a.extents());
         operation.extents("a", &a.extents(), &[m, k])?;
         operation.extents("b", &b.extents(), &[k, n])?;
-        operation.output("out", out)?;
-        operation.input("a", a, out.domain_id())?;
-        operation.input("b", b, out.domain_id())?;
-    }
-    for ((out, a), b) in out.into_iter().zip(a).zip(b) {
         let (out, a, b) = (one_mut(out), one(a), one(b));
-        product(on, &operation, out, a, b, Factors { alpha, beta })?;
-    }
-    Ok(())
+        Ok(Operands { out, a, b })
+    });
+    let operands = operands.collect::<TensorResult<_>>()?;
+    products(on, &operation, operands, Factors { alpha, beta })
 }
 
 /// A matrix as the only one of a batch.

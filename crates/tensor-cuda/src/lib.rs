@@ -58,6 +58,8 @@
 mod arithmetic;
 pub mod asynchronous;
 mod blas;
+#[cfg(doctest)]
+mod does_not_compile;
 mod dynamic;
 mod elementwise;
 mod error;

@@ -42,7 +42,7 @@ pub(crate) mod sealed {
         fn narrow(wide: Self::Wide) -> Self;
 
         /// The kernel of a family for this type.
-        fn of(family: KernelId) -> KernelId {
+        fn kernel_of(family: KernelId) -> KernelId {
             family.at(Self::POSITION)
         }
     }

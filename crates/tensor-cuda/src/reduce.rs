@@ -60,7 +60,7 @@ pub fn sum<'a, 'b, T: Number, const N: usize, const M: usize, const R: usize>(
     let (out, x) = (out.into_view_mut(), x.into_view());
     run(
         &operation,
-        T::of(REDUCE),
+        T::kernel_of(REDUCE),
         out,
         x,
         axes,
@@ -85,7 +85,7 @@ pub fn max<'a, 'b, T: Real, const N: usize, const M: usize, const R: usize>(
     let (out, x) = (out.into_view_mut(), x.into_view());
     run(
         &operation,
-        T::of(REDUCE),
+        T::kernel_of(REDUCE),
         out,
         x,
         axes,
@@ -110,7 +110,7 @@ pub fn min<'a, 'b, T: Real, const N: usize, const M: usize, const R: usize>(
     let (out, x) = (out.into_view_mut(), x.into_view());
     run(
         &operation,
-        T::of(REDUCE),
+        T::kernel_of(REDUCE),
         out,
         x,
         axes,
@@ -139,7 +139,15 @@ pub fn norm<'a, 'b, T: Number, const N: usize, const M: usize, const R: usize>(
         Norm::Infinity => NormCode::Infinity,
     };
     let (out, x) = (out.into_view_mut(), x.into_view());
-    run(&operation, T::of(NORM), out, x, axes, code as u32, true)
+    run(
+        &operation,
+        T::kernel_of(NORM),
+        out,
+        x,
+        axes,
+        code as u32,
+        true,
+    )
 }
 
 /// Queues `out` = the index, along `axis`, of the largest element of `x` on `stream`: the first one of several, and a NaN
@@ -165,7 +173,7 @@ pub fn argmax<'a, 'b, T: Real, const N: usize, const M: usize>(
             extents: x.extents().to_vec(),
         });
     }
-    run(&operation, T::of(ARGMAX), out, x, [axis], 0, false)
+    run(&operation, T::kernel_of(ARGMAX), out, x, [axis], 0, false)
 }
 
 #[track_caller]

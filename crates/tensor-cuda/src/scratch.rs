@@ -3,7 +3,7 @@
 use crate::TensorResult;
 use cuda_buffer::{DeviceArray, DeviceMemory, DeviceSpace};
 use cuda_runtime::Device;
-use space_core::{AmbientOf, Element, Space, Undef};
+use space_core::{AmbientOf, Element, Space, Undef, with_space};
 
 /// Runs `body` with an uninitialised array on `device`, which is given back in stream order afterwards.
 ///
@@ -19,9 +19,10 @@ pub(crate) fn with_scratch<T: Element, const N: usize, R>(
     if let Ok(mut ambient) = AmbientOf::<DeviceMemory>::bound() {
         let done = ambient.scratch(|frame| {
             let mut array = frame.alloc(Undef::<T, _>::new(extents))?;
-            match array.device().same(device) {
-                true => body.take().map(|body| body(&mut array)).transpose(),
-                false => Ok(None),
+            match body.take_if(|_| array.device().same(device)) {
+                // Bound again, for the scratch of what the body does.
+                Some(body) => with_space(frame, || body(&mut array)).map(Some),
+                None => Ok(None),
             }
         })?;
         if let Some(done) = done {

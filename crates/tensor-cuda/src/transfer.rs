@@ -15,7 +15,7 @@ use ndarray::{Array, ArrayView, Dim, Dimension, IntoDimension};
 ///
 /// A conjugated view is copied as what it stands for. The sides may be on different devices of one driver; then the stream
 /// is of either, and elements that don't lie alike on both are brought in order through scratch memory of the space in
-/// scope, or of the pools.
+/// scope, or of the pools; a capture refuses that.
 ///
 /// # Errors
 /// [`ShapeMismatch`](crate::TensorError::ShapeMismatch), [`WrongDevice`](crate::TensorError::WrongDevice) and
@@ -52,7 +52,10 @@ pub fn copy<'a, 'b, T: Copy + 'static, const N: usize>(
     if !peers {
         return copy_on_device(&operation, out, a);
     }
-    // A stream of each device: the given one, and the other device's own for transfers.
+    // A stream of each device: the given one, and the other device's own for transfers, which no capture records.
+    if stream.session()?.is_some() {
+        cuda_runtime::refuse_in_capture("bringing elements in order on another device")?;
+    }
     let (from, to) = (a.device(), out.device());
     let on = |device: &cuda_runtime::Device| match device.same(stream.device()) {
         true => stream.clone(),

@@ -15,7 +15,10 @@ pub(crate) struct Admission(Mutex<Queue>);
 
 #[derive(Debug)]
 struct Queue {
-    free: usize,
+    /// How many there are in all.
+    permits: usize,
+    /// How many are left; below zero while more are out than there are by now.
+    free: isize,
     /// The number of the next who asks.
     next: u64,
     waiting: VecDeque<Waiting>,
@@ -34,7 +37,8 @@ pub(crate) struct Permit(Arc<Admission>);
 impl Admission {
     pub(crate) fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Queue {
-            free: permits,
+            permits,
+            free: permits.cast_signed(),
             next: 0,
             waiting: VecDeque::new(),
         })))
@@ -43,11 +47,21 @@ impl Admission {
     /// A permit, if one is left that nobody waits for.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let mut queue = self.0.lock();
-        if queue.free <= queue.waiting.len() {
+        if queue.free <= queue.waiting.len().cast_signed() {
             return None;
         }
         queue.free -= 1;
         Some(Permit(self.clone()))
+    }
+
+    /// Gives out another number of permits from now on. Those that are out stay valid.
+    pub(crate) fn set_permits(&self, permits: usize) {
+        let mut queue = self.0.lock();
+        queue.free += permits.cast_signed() - queue.permits.cast_signed();
+        queue.permits = permits;
+        let first = queue.first();
+        drop(queue);
+        first.into_iter().for_each(Waker::wake);
     }
 
     /// A permit, awaited.
@@ -93,7 +107,7 @@ impl Drop for Permit {
 impl Queue {
     /// The first ones in the queue, for whom permits are free: to be woken without the lock.
     fn first(&self) -> SmallVec<[Waker; 2]> {
-        let first = self.waiting.iter().take(self.free);
+        let first = self.waiting.iter().take(self.free.max(0).cast_unsigned());
         first.map(|waiting| waiting.waker.clone()).collect()
     }
 }
@@ -121,7 +135,7 @@ impl Future for Acquire {
             .iter()
             .position(|waiting| waiting.number == number);
         // Those before this one have their permits reserved.
-        if queue.free > place.unwrap_or(queue.waiting.len()) {
+        if queue.free > place.unwrap_or(queue.waiting.len()).cast_signed() {
             queue.free -= 1;
             if let Some(place) = place {
                 queue.waiting.remove(place);
@@ -196,6 +210,23 @@ mod tests {
         drop(permit);
         drop(first);
         assert!(poll(&mut second).is_some());
+        assert!(admission.try_acquire().is_some());
+    }
+
+    #[test]
+    fn more_or_fewer_permits_are_heeded_at_once() {
+        let admission = Admission::new(2);
+        let both = [admission.try_acquire(), admission.try_acquire()];
+        let mut waiting = Box::pin(admission.acquire());
+        assert!(poll(&mut waiting).is_none());
+        admission.set_permits(1);
+        let [first, second] = both;
+        drop(first);
+        assert!(poll(&mut waiting).is_none());
+        drop(second);
+        let third = poll(&mut waiting);
+        assert!(third.is_some() && admission.try_acquire().is_none());
+        admission.set_permits(3);
         assert!(admission.try_acquire().is_some());
     }
 

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Handles that a device keeps, and execution leases that it gives out at a time.
+/// Handles that a device keeps at first, and execution leases that it gives out at a time.
 const HANDLES: usize = 4;
 
 /// The matrix products of one device: its provider, its handles and their workspaces, and what was counted.
@@ -51,7 +51,6 @@ pub struct State {
     counters: Counters,
 }
 
-#[derive(Default)]
 struct Pool {
     provider: Option<Arc<dyn MatrixProvider>>,
     /// The provider's number: handles of earlier ones are not kept.
@@ -60,6 +59,8 @@ struct Pool {
     idle: Vec<Handle>,
     /// Handles that exist.
     made: usize,
+    /// Handles that are kept.
+    kept: usize,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +132,23 @@ impl Blas {
         self.state
             .deterministic
             .store(deterministic, Ordering::Relaxed);
+    }
+
+    /// Keeps so many handles, at least 1, each with a workspace, and gives out so many execution leases at a time. 4 at first.
+    ///
+    /// Fewer streams than handles each keep a handle of their own; more streams share them, and wait for each other's products
+    /// where they do.
+    pub fn set_handles(&self, handles: usize) {
+        let handles = handles.max(1);
+        let surplus = {
+            let mut pool = self.state.pool.lock();
+            pool.kept = handles;
+            let surplus = pool.idle.len().saturating_sub(handles);
+            pool.made -= surplus;
+            pool.idle.drain(..surplus).collect::<Vec<_>>()
+        };
+        drop(surplus);
+        self.state.admission.set_permits(handles);
     }
 
     /// What was counted.
@@ -226,7 +244,13 @@ impl State {
     pub(super) fn of(device: &Device) -> Arc<Self> {
         let make = |_: &Device| {
             Ok::<_, Infallible>(Self {
-                pool: Mutex::default(),
+                pool: Mutex::new(Pool {
+                    provider: None,
+                    generation: 0,
+                    idle: Vec::new(),
+                    made: 0,
+                    kept: HANDLES,
+                }),
                 admission: Admission::new(HANDLES),
                 deterministic: AtomicBool::new(false),
                 counters: Counters::default(),
@@ -240,8 +264,8 @@ impl State {
         self.deterministic.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_product(&self) {
-        self.counters.products.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_products(&self, count: u64) {
+        self.counters.products.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(super) fn count_copy(&self, bytes: usize) {
@@ -261,7 +285,7 @@ impl State {
         let (provider, generation) = {
             let mut pool = self.pool.lock();
             let same = pool.idle.iter().rposition(|handle| handle.last == Some(id));
-            let any = (capturing || pool.made >= HANDLES) && !pool.idle.is_empty();
+            let any = (capturing || pool.made >= pool.kept) && !pool.idle.is_empty();
             match same.or_else(|| any.then_some(0)) {
                 Some(at) => return Ok(pool.idle.remove(at)),
                 None => {
@@ -284,7 +308,7 @@ impl State {
     pub(super) fn give_back(&self, mut handle: Handle, stream: &Stream) {
         handle.last = Some(stream.id());
         let mut pool = self.pool.lock();
-        let kept = handle.generation == pool.generation && pool.idle.len() < HANDLES;
+        let kept = handle.generation == pool.generation && pool.idle.len() < pool.kept;
         match kept {
             true => pool.idle.push(handle),
             false => {

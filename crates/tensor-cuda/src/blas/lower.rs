@@ -3,14 +3,16 @@
 
 use super::handle::{Handle, State};
 use super::lease::Lease;
-use super::provider::{ElementType, Matrix, MatrixProduct, Transform};
+use super::provider::{ElementType, Matrix, MatrixHandle, MatrixProduct, Transform};
 use super::workspace;
 use crate::elementwise::copy_on_device;
 use crate::operation::Operation;
 use crate::scratch::with_scratch;
 use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
 use crate::{Layout, Number, TensorError, TensorResult};
-use cuda_buffer::{AccessCompletion, LaunchArg, SharedCudaBuffer, acquire_all};
+use cuda_buffer::{
+    LaunchArg, ReadAccess, ReadRequest, SharedCudaBuffer, WriteAccess, WriteRequest, acquire_all,
+};
 
 /// A matrix of one or more, as a view has it.
 #[derive(Clone, Copy, Debug)]
@@ -114,32 +116,140 @@ pub(crate) struct Factors<T> {
     pub(crate) beta: T,
 }
 
+impl<T: Number> Factors<T> {
+    /// Those of a mere product.
+    pub(crate) const PRODUCT: Self = Self {
+        alpha: T::ONE,
+        beta: T::ZERO,
+    };
+}
+
 /// Queues out = alpha a b + beta out for one or more matrices: (batch, rows, columns).
 #[track_caller]
 pub(crate) fn product<T: Number, L: Lease>(
     on: &L,
     operation: &Operation<'_>,
-    mut out: TensorViewMut<'_, T, 3>,
+    out: TensorViewMut<'_, T, 3>,
     a: TensorView<'_, T, 3>,
     b: TensorView<'_, T, 3>,
-    Factors { alpha, beta }: Factors<T>,
+    factors: Factors<T>,
+) -> TensorResult<()> {
+    let Some(call) = prepare(on, operation, out, a, b, factors)? else {
+        return Ok(());
+    };
+    let state = State::of(operation.stream.device());
+    let deterministic = state.is_deterministic();
+    on.with_handle(&state, |handle| {
+        call.check_sizes(operation, handle)?;
+        with_workspace(operation, handle, |engine, workspace| {
+            let (stream, form) = (operation.stream, call.form);
+            let (mut accesses, mut workspace) =
+                acquire_all(stream, (call.into_requests()?, workspace.write()))?;
+            let launched = form.queue(
+                operation,
+                engine,
+                &mut accesses,
+                &mut workspace,
+                deterministic,
+            );
+            operation.finish((accesses, workspace), launched)
+        })
+    })?;
+    state.count_products(1);
+    Ok(())
+}
+
+/// As [`product`] for several ones, under one completion. All are checked before the first one is queued.
+#[track_caller]
+pub(crate) fn products<T: Number, L: Lease>(
+    on: &L,
+    operation: &Operation<'_>,
+    operands: Vec<Operands<'_, T>>,
+    factors: Factors<T>,
+) -> TensorResult<()> {
+    for Operands { out, a, b } in &operands {
+        check(operation, out, a, b)?;
+    }
+    let mut calls = Vec::with_capacity(operands.len());
+    for Operands { out, a, b } in operands {
+        calls.extend(prepare(on, operation, out, a, b, factors)?);
+    }
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let state = State::of(operation.stream.device());
+    let count = calls.len() as u64;
+    let deterministic = state.is_deterministic();
+    on.with_handle(&state, |handle| {
+        calls
+            .iter()
+            .try_for_each(|call| call.check_sizes(operation, handle))?;
+        with_workspace(operation, handle, |engine, workspace| {
+            let forms: Vec<_> = calls.iter().map(|call| call.form).collect();
+            let requests: Vec<_> = calls
+                .into_iter()
+                .map(Call::into_requests)
+                .collect::<TensorResult<_>>()?;
+            let (mut accesses, mut workspace) =
+                acquire_all(operation.stream, (requests, workspace.write()))?;
+            let launched = forms
+                .into_iter()
+                .zip(&mut accesses)
+                .try_for_each(|(form, accesses)| {
+                    form.queue(operation, engine, accesses, &mut workspace, deterministic)
+                });
+            operation.finish((accesses, workspace), launched)
+        })
+    })?;
+    state.count_products(count);
+    Ok(())
+}
+
+/// The views of one product.
+#[derive(Debug)]
+pub(crate) struct Operands<'v, T> {
+    pub(crate) out: TensorViewMut<'v, T, 3>,
+    pub(crate) a: TensorView<'v, T, 3>,
+    pub(crate) b: TensorView<'v, T, 3>,
+}
+
+/// Extents that fit, all on the stream's device, and an output that is nothing else.
+fn check<T>(
+    operation: &Operation<'_>,
+    out: &TensorViewMut<'_, T, 3>,
+    a: &TensorView<'_, T, 3>,
+    b: &TensorView<'_, T, 3>,
 ) -> TensorResult<()> {
     let ([batch, m, n], [_, _, k]) = (out.extents(), a.extents());
     operation.extents("a", &a.extents(), &[batch, m, k])?;
     operation.extents("b", &b.extents(), &[batch, k, n])?;
-    operation.output("out", &out)?;
-    operation.input("a", &a, out.domain_id())?;
-    operation.input("b", &b, out.domain_id())?;
+    operation.output("out", out)?;
+    operation.input("a", a, out.domain_id())?;
+    operation.input("b", b, out.domain_id())
+}
+
+/// What is to be asked of a provider; `None` when nothing is, or when it was done by way of copies.
+#[track_caller]
+fn prepare<'v, T: Number, L: Lease>(
+    on: &L,
+    operation: &Operation<'_>,
+    mut out: TensorViewMut<'v, T, 3>,
+    a: TensorView<'v, T, 3>,
+    b: TensorView<'v, T, 3>,
+    factors: Factors<T>,
+) -> TensorResult<Option<Call<'v, T>>> {
+    check(operation, &out, &a, &b)?;
+    let Factors { alpha, beta } = factors;
+    let ([batch, m, n], [_, _, k]) = (out.extents(), a.extents());
     if out.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     if k == 0 || alpha == T::ZERO {
         return match beta == T::ONE {
-            true => Ok(()),
-            false => crate::arithmetic::scale_by(operation, out, beta),
+            true => Ok(None),
+            false => crate::arithmetic::scale_by(operation, out, beta).map(|()| None),
         };
     }
-    let state = State::of(operation.stream.device());
     let shapes = (
         Shape::of(out.layout(), false),
         Shape::of(a.layout(), a.is_conjugated()),
@@ -147,11 +257,10 @@ pub(crate) fn product<T: Number, L: Lease>(
     );
     let steps = [step(out.layout()), step(a.layout()), step(b.layout())];
     let device = operation.stream.device();
-    let count = |elements: usize| state.count_copy(elements * size_of::<T>());
-    let factors = Factors { alpha, beta };
+    let copied = |view: &Layout<3>| State::of(device).count_copy(view.len() * size_of::<T>());
     let Some(way) = lower(shapes.0, shapes.1, shapes.2).filter(|_| steps[0].is_some()) else {
-        count(out.len());
-        return with_scratch(device, out.extents(), |scratch| {
+        copied(out.layout());
+        with_scratch(device, out.extents(), |scratch| {
             if beta != T::ZERO {
                 copy_on_device(operation, (&mut *scratch).into_view_mut(), out.as_view())?;
             }
@@ -164,120 +273,112 @@ pub(crate) fn product<T: Number, L: Lease>(
                 factors,
             )?;
             copy_on_device(operation, out.reborrow(), (&*scratch).into_view())
-        });
+        })?;
+        return Ok(None);
     };
     if way.a.is_none() || steps[1].is_none() {
-        count(a.len());
-        return with_scratch(device, a.extents(), |scratch| {
+        copied(a.layout());
+        with_scratch(device, a.extents(), |scratch| {
             copy_on_device(operation, (&mut *scratch).into_view_mut(), a)?;
             product(on, operation, out, (&*scratch).into_view(), b, factors)
-        });
+        })?;
+        return Ok(None);
     }
     if way.b.is_none() || steps[2].is_none() {
-        count(b.len());
-        return with_scratch(device, b.extents(), |scratch| {
+        copied(b.layout());
+        with_scratch(device, b.extents(), |scratch| {
             copy_on_device(operation, (&mut *scratch).into_view_mut(), b)?;
             product(on, operation, out, a, (&*scratch).into_view(), factors)
-        });
+        })?;
+        return Ok(None);
     }
     let (Some(of_a), Some(of_b), [Some(step_c), Some(step_a), Some(step_b)]) =
         (way.a, way.b, steps)
     else {
         unreachable!("what BLAS can't take was copied")
     };
-    let sizes = [m, n, k, batch];
-    let ways = [(Transform::None, way.c), of_a, of_b];
-    on.with_handle(&state, |handle| {
-        check_sizes(operation, handle, sizes, ways)?;
-        let call = Call {
-            operation,
-            sizes,
-            ways,
+    Ok(Some(Call {
+        form: Form {
+            sizes: [m, n, k, batch],
+            ways: [(Transform::None, way.c), of_a, of_b],
             steps: [step_c, step_a, step_b],
             turned: way.turned,
-            deterministic: state.is_deterministic(),
             factors,
-        };
-        call.run(handle, out, a, b)
-    })?;
-    state.count_product();
-    Ok(())
+        },
+        out,
+        a,
+        b,
+    }))
 }
 
-/// Every dimension within what the provider takes.
-fn check_sizes(
-    operation: &Operation<'_>,
-    handle: &Handle,
-    [m, n, k, batch]: [usize; 4],
-    [(_, c), (_, a), (_, b)]: [(Transform, usize); 3],
-) -> TensorResult<()> {
-    let max = handle.provider.max_dim();
-    for (operand, dims) in [
-        ("out", [m, n, c, batch]),
-        ("a", [m, k, a, batch]),
-        ("b", [k, n, b, batch]),
-    ] {
-        if let Some(dim) = dims.into_iter().find(|&dim| dim as u64 > max) {
-            return Err(TensorError::DimTooLarge {
-                operation: operation.name,
-                operand,
-                provider: handle.provider.name(),
-                dim,
-                max,
-            });
-        }
-    }
-    Ok(())
+/// One product that a provider can take.
+struct Call<'v, T> {
+    form: Form<T>,
+    out: TensorViewMut<'v, T, 3>,
+    a: TensorView<'v, T, 3>,
+    b: TensorView<'v, T, 3>,
 }
 
-/// One call of a provider.
-struct Call<'o, 's, T> {
-    operation: &'o Operation<'s>,
+/// What a product is, but for its memory.
+#[derive(Clone, Copy)]
+struct Form<T> {
+    /// m, n, k, and how many.
     sizes: [usize; 4],
+    /// Of out, a, b: transform and leading dimension.
     ways: [(Transform, usize); 3],
+    /// Of out, a, b: elements from one matrix to the next.
     steps: [usize; 3],
     turned: bool,
-    deterministic: bool,
     factors: Factors<T>,
 }
 
-impl<T: Number> Call<'_, '_, T> {
-    #[track_caller]
-    fn run(
-        &self,
-        handle: &mut Handle,
-        out: TensorViewMut<'_, T, 3>,
-        a: TensorView<'_, T, 3>,
-        b: TensorView<'_, T, 3>,
-    ) -> TensorResult<()> {
-        let stream = self.operation.stream;
-        let Some(session) = stream.session()? else {
-            let Handle {
-                engine, workspace, ..
-            } = handle;
-            return self.with(&mut **engine, workspace, out, a, b);
-        };
-        let workspace = workspace::of_capture(&session, stream, handle.workspace.len())?;
-        self.with(&mut *handle.engine, &workspace, out, a, b)
+type Requests3<'v, T> = (WriteRequest<'v, T>, ReadRequest<'v, T>, ReadRequest<'v, T>);
+type Accesses3<'v, T> = (WriteAccess<'v, T>, ReadAccess<'v, T>, ReadAccess<'v, T>);
+
+impl<'v, T> Call<'v, T> {
+    fn into_requests(self) -> TensorResult<Requests3<'v, T>> {
+        Ok((
+            self.out.into_request()?,
+            self.a.into_request()?,
+            self.b.into_request()?,
+        ))
     }
 
+    /// Every dimension within what the provider takes.
+    fn check_sizes(&self, operation: &Operation<'_>, handle: &Handle) -> TensorResult<()> {
+        let [m, n, k, batch] = self.form.sizes;
+        let [(_, c), (_, a), (_, b)] = self.form.ways;
+        let max = handle.provider.max_dim();
+        for (operand, dims) in [
+            ("out", [m, n, c, batch]),
+            ("a", [m, k, a, batch]),
+            ("b", [k, n, b, batch]),
+        ] {
+            if let Some(dim) = dims.into_iter().find(|&dim| dim as u64 > max) {
+                return Err(TensorError::DimTooLarge {
+                    operation: operation.name,
+                    operand,
+                    provider: handle.provider.name(),
+                    dim,
+                    max,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Number> Form<T> {
+    /// Asks the provider.
     #[track_caller]
-    fn with(
+    fn queue(
         &self,
-        engine: &mut dyn super::provider::MatrixHandle,
-        workspace: &SharedCudaBuffer<u8>,
-        out: TensorViewMut<'_, T, 3>,
-        a: TensorView<'_, T, 3>,
-        b: TensorView<'_, T, 3>,
+        operation: &Operation<'_>,
+        engine: &mut dyn MatrixHandle,
+        (out, a, b): &mut Accesses3<'_, T>,
+        workspace: &mut WriteAccess<'_, u8>,
+        deterministic: bool,
     ) -> TensorResult<()> {
-        let stream = self.operation.stream;
-        let requests = (
-            out.into_request()?,
-            a.into_request()?,
-            b.into_request()?,
-            workspace.write(),
-        );
-        let (mut out, a, b, mut workspace) = acquire_all(stream, requests)?;
         let matrix = |memory, i: usize| Matrix {
             memory,
             transform: self.ways[i].0,
@@ -285,11 +386,11 @@ impl<T: Number> Call<'_, '_, T> {
             step: self.steps[i],
         };
         let [m, n, k, batch] = self.sizes;
-        let c = matrix((&mut out).operand(), 0);
-        let (a_, b_) = (matrix((&a).operand(), 1), matrix((&b).operand(), 2));
-        let ((m, n), (first, second)) = match self.turned {
-            true => ((n, m), (b_, a_)),
-            false => ((m, n), (a_, b_)),
+        let c = matrix(out.operand(), 0);
+        let (a, b) = (matrix((&*a).operand(), 1), matrix((&*b).operand(), 2));
+        let ((m, n), (a, b)) = match self.turned {
+            true => ((n, m), (b, a)),
+            false => ((m, n), (a, b)),
         };
         let product = MatrixProduct {
             element: ElementType::of::<T>(),
@@ -298,17 +399,30 @@ impl<T: Number> Call<'_, '_, T> {
             k,
             batch,
             alpha: self.factors.alpha.operand(),
-            a: first,
-            b: second,
+            a,
+            b,
             beta: self.factors.beta.operand(),
             c,
-            deterministic: self.deterministic,
+            deterministic,
         };
-        let launched = engine.product(stream, &product, workspace.as_slice_mut());
-        // Also after a failed call: the accesses end with one completion, or with none when nothing was queued.
-        let released = AccessCompletion::new(stream).release((out, a, b, workspace));
-        launched?;
-        Ok(released?)
+        engine.product(operation.stream, &product, workspace.as_slice_mut())
+    }
+}
+
+/// Runs `call` with a handle's library and the workspace for the stream: the handle's own, or that of the stream's capture.
+#[track_caller]
+fn with_workspace(
+    operation: &Operation<'_>,
+    handle: &mut Handle,
+    call: impl FnOnce(&mut dyn MatrixHandle, &SharedCudaBuffer<u8>) -> TensorResult<()>,
+) -> TensorResult<()> {
+    let stream = operation.stream;
+    match stream.session()? {
+        None => call(&mut *handle.engine, &handle.workspace),
+        Some(session) => {
+            let workspace = workspace::of_capture(&session, stream, handle.workspace.len())?;
+            call(&mut *handle.engine, &workspace)
+        }
     }
 }
 

@@ -13,4 +13,4 @@ pub use host::HostBlas;
 pub use lease::{AcquireExecution, Execution, Lease};
 pub use provider::{ElementType, Matrix, MatrixHandle, MatrixProduct, MatrixProvider, Transform};
 
-pub(crate) use lower::{Factors, product};
+pub(crate) use lower::{Factors, Operands, product, products};

@@ -182,7 +182,7 @@ mod tests {
     fn every_family_begins_where_it_says() {
         fn check<T: Arithmetic>(families: &[(KernelId, &str)]) {
             for (family, name) in families {
-                let kernel = &MODULE.kernels[T::of(*family).0];
+                let kernel = &MODULE.kernels[T::kernel_of(*family).0];
                 assert_eq!(kernel.name(), format!("{name}_{}", T::NAME));
             }
         }

@@ -264,7 +264,7 @@ mod tests {
     /// Row strides near 2^63 wrap to a small number of elements when they are multiplied carelessly.
     #[test]
     fn sizes_that_cant_be_counted_are_refused() {
-        let kernel = &MODULE.kernels[f32::of(PRODUCT).0];
+        let kernel = &MODULE.kernels[f32::kernel_of(PRODUCT).0];
         let mut c = [0_f32; 16];
         let operand = [1_f32; 16];
         for stride in [

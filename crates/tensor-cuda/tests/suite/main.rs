@@ -3,5 +3,8 @@
 mod common;
 mod elementwise;
 mod gemm;
+mod products;
 mod rowwise;
+mod tensors;
+mod transfers;
 mod views;

@@ -1,0 +1,318 @@
+//! New tensors, packed tensors, tensors of a rank known at run time, and tensors as arrays of spaces.
+
+use crate::common::setup;
+use cuda_buffer::{CudaBuffer, DeviceArena, DeviceData, DeviceSlab, DeviceSpace};
+use cuda_driver::Call;
+use cuda_runtime::Runtime;
+use cuda_sim::SimDriver;
+use ndarray::{Array1, Array2, Array3, array};
+use num_complex::Complex;
+use proptest::prelude::*;
+use space_core::{Similar, Space, Undef};
+use tensor_cuda::{
+    CudaTensor, DynTensor, IntoView, Layout, PackedTensors, TensorError, copy, fill, matmul, sum,
+    to_ndarray,
+};
+
+#[test]
+fn new_tensors_hold_what_they_say() {
+    let setup = setup(0);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let before = device.call_counts();
+    let zeros = CudaTensor::<Complex<f64>, 2>::new(device, [2, 3]).unwrap();
+    // Filled on a leased stream: nobody waited.
+    let made = device.call_counts() - before;
+    assert_eq!(
+        made.of(Call::StreamSynchronize)
+            + made.of(Call::CtxSynchronize)
+            + made.of(Call::EventSynchronize),
+        0
+    );
+    assert_eq!(
+        zeros.to_ndarray().unwrap(),
+        Array2::from_elem((2, 3), Complex::new(0.0, 0.0))
+    );
+    let padded = Layout::row_major_padded([2, 2], 4).unwrap();
+    let padded = CudaTensor::<u8, 2>::zeros_with(stream, padded).unwrap();
+    assert_eq!(padded.to_vec().unwrap(), [0; 6]);
+    let full = CudaTensor::full(stream, [3], Complex::new(1.5_f64, -2.5)).unwrap();
+    assert_eq!(
+        full.to_ndarray().unwrap().to_vec(),
+        [Complex::new(1.5, -2.5); 3]
+    );
+    let bytes = CudaTensor::full(stream, [5], 7_u8).unwrap();
+    assert_eq!(bytes.to_ndarray().unwrap().to_vec(), [7; 5]);
+    let none = CudaTensor::<f32, 3>::new(device, [2, 0, 3]).unwrap();
+    assert_eq!(none.to_ndarray().unwrap(), Array3::<f32>::zeros((2, 0, 3)));
+    let scalar = CudaTensor::full(stream, [], 4_i64).unwrap();
+    assert_eq!(scalar.to_ndarray().unwrap()[()], 4);
+    let twin = full.duplicate(stream).unwrap();
+    assert_ne!(twin.buffer().domain_id(), full.buffer().domain_id());
+    assert_eq!(twin.to_ndarray().unwrap(), full.to_ndarray().unwrap());
+    let overflow = CudaTensor::<f64, 2>::uninitialized(device, [1 << 62, 4]).unwrap_err();
+    assert!(
+        matches!(overflow, TensorError::TooLarge { .. }),
+        "{overflow}"
+    );
+    let bytes_overflow = CudaTensor::<f64, 1>::uninitialized(device, [1 << 61]).unwrap_err();
+    assert!(
+        bytes_overflow.to_string().contains("8 bytes"),
+        "{bytes_overflow}"
+    );
+    drop((zeros, padded, full, bytes, none, scalar, twin));
+    setup.finish();
+}
+
+#[cfg(not(feature = "snan-fill"))]
+#[test]
+fn reading_what_was_never_written_is_reported() {
+    let runtime = Runtime::builder().build().unwrap();
+    let tensor = CudaTensor::<f32, 2>::uninitialized(runtime.default_device(), [2, 2]).unwrap();
+    let _ = tensor.to_ndarray();
+    let reports = runtime.simulation().unwrap().reports();
+    assert!(!reports.is_empty());
+}
+
+#[cfg(feature = "snan-fill")]
+#[test]
+fn uninitialised_numbers_are_signalling_nans_to_the_bit() {
+    let setup = setup(0);
+    let (device, stream) = (setup.device(), &setup.stream);
+    const SINGLE: u32 = 0x7fa0_0000;
+    const DOUBLE: u64 = 0x7ff4_0000_0000_0000;
+    fn bits<T: bytemuck::Pod, U: bytemuck::Pod>(tensor: &CudaTensor<T, 2>) -> Vec<U> {
+        bytemuck::pod_collect_to_vec(&tensor.to_vec().unwrap())
+    }
+    assert_eq!(
+        bits::<f32, u32>(&CudaTensor::uninitialized(device, [2, 3]).unwrap()),
+        [SINGLE; 6]
+    );
+    assert_eq!(
+        bits::<f64, u64>(&CudaTensor::uninitialized_on(stream, [2, 3]).unwrap()),
+        [DOUBLE; 6]
+    );
+    assert_eq!(
+        bits::<Complex<f32>, u32>(&CudaTensor::uninitialized(device, [1, 2]).unwrap()),
+        [SINGLE; 4]
+    );
+    assert_eq!(
+        bits::<Complex<f64>, u64>(&CudaTensor::uninitialized(device, [1, 2]).unwrap()),
+        [DOUBLE; 4]
+    );
+    let packed = PackedTensors::<f32, 1>::uninitialized(stream, &[[3], [5]]).unwrap();
+    let host = whole(stream, &packed);
+    let expected: Vec<u32> = (0..69)
+        .map(|i| if i < 3 || i >= 64 { SINGLE } else { 0 })
+        .collect();
+    assert_eq!(bytemuck::cast_slice::<f32, u32>(&host), expected);
+    drop(packed);
+    setup.finish();
+    // Other types get none: a read of theirs is still found.
+    let runtime = Runtime::builder().build().unwrap();
+    let tensor = CudaTensor::<u32, 1>::uninitialized(runtime.default_device(), [2]).unwrap();
+    let _ = tensor.to_ndarray();
+    assert!(!runtime.simulation().unwrap().reports().is_empty());
+}
+
+/// All elements of the allocation of packed tensors, padding included.
+fn whole<T: bytemuck::Pod, const N: usize>(
+    stream: &cuda_runtime::Stream,
+    packed: &PackedTensors<T, N>,
+) -> Vec<T> {
+    let access = packed.read_all(stream).unwrap();
+    let mut copied = CudaBuffer::<T>::new(stream.device(), access.len()).unwrap();
+    {
+        let mut to = copied.write_synchronized_with(stream).unwrap();
+        cuda_buffer::copy_slice(stream, to.as_slice_mut(), access.as_slice()).unwrap();
+    }
+    access.release().unwrap();
+    copied.to_vec().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn packed_tensors_are_independent_and_zero_in_between(
+        blocks in prop::collection::vec(prop::array::uniform2(0_usize..9), 0..6),
+        zeros in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let setup = setup(seed);
+        let (device, stream) = (setup.device(), &setup.stream);
+        let other = device.streams().acquire().unwrap();
+        let mut packed = match zeros {
+            true => PackedTensors::<f64, 2>::zeros(stream, &blocks),
+            false => PackedTensors::<f64, 2>::uninitialized(stream, &blocks),
+        }.unwrap();
+        prop_assert_eq!(packed.len(), blocks.len());
+        if zeros {
+            for (i, &[rows, columns]) in blocks.iter().enumerate() {
+                prop_assert_eq!(to_ndarray(packed.block(i)).unwrap(), Array2::<f64>::zeros((rows, columns)));
+            }
+        }
+        for (i, block) in packed.blocks_mut().enumerate() {
+            let stream = if i % 2 == 0 { stream } else { &other };
+            fill(stream, block, i as f64 + 1.0).unwrap();
+        }
+        if blocks.iter().any(|[rows, columns]| rows * columns > 0) {
+            // Each block at a multiple of 256 bytes, and zero in between.
+            let host = whole(stream, &packed);
+            let mut expected: Vec<f64> = Vec::new();
+            for (i, [rows, columns]) in blocks.iter().enumerate() {
+                expected.resize(expected.len().next_multiple_of(32), 0.0);
+                expected.extend(std::iter::repeat_n(i as f64 + 1.0, rows * columns));
+            }
+            prop_assert_eq!(host, expected);
+        }
+        let tensors = packed.into_blocks();
+        for (i, tensor) in tensors.iter().enumerate() {
+            let [rows, columns] = blocks[i];
+            prop_assert_eq!(tensor.to_ndarray().unwrap(), Array2::from_elem((rows, columns), i as f64 + 1.0));
+        }
+        drop((tensors, other));
+        setup.finish();
+    }
+}
+
+#[test]
+fn work_on_different_blocks_is_not_ordered() {
+    let setup = setup(0);
+    let device = setup.device();
+    let other = device.streams().acquire().unwrap();
+    let mut packed = PackedTensors::<f32, 1>::zeros(&setup.stream, &[[8], [8]]).unwrap();
+    fill(&other, packed.block_mut(1), 1.0).unwrap();
+    let before = device.order_counts();
+    for _ in 0..3 {
+        fill(&setup.stream, packed.block_mut(0), 1.0).unwrap();
+        fill(&other, packed.block_mut(1), 2.0).unwrap();
+    }
+    assert_eq!(device.order_counts().waits_issued, before.waits_issued);
+    drop((packed, other));
+    setup.finish();
+}
+
+#[test]
+fn ranks_change_between_compile_time_and_run_time() {
+    let setup = setup(0);
+    let device = setup.device();
+    let host = Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (i * 12 + j * 4 + k) as u16);
+    let tensor = DynTensor::from(CudaTensor::from_ndarray(device, &host.view()).unwrap());
+    assert_eq!(
+        (tensor.extents(), tensor.layout().rank()),
+        (&[2, 3, 4][..], 3)
+    );
+    let layout = tensor
+        .layout()
+        .permuted(&[2, 0, 1])
+        .unwrap()
+        .slice_step(0, 0..4, -3)
+        .unwrap();
+    let tensor = tensor
+        .with_layout(layout)
+        .map_err(|(_, error)| error)
+        .unwrap();
+    let expected = host
+        .view()
+        .permuted_axes([2, 0, 1])
+        .slice_move(ndarray::s![..;-3, .., ..])
+        .to_owned();
+    assert_eq!(to_ndarray(tensor.view::<3>().unwrap()).unwrap(), expected);
+    let (tensor, error) = tensor.into_ranked::<2>().map(drop).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            TensorError::RankMismatch {
+                given: 3,
+                expected: 2
+            }
+        ),
+        "{error}"
+    );
+    let ranked = tensor
+        .into_ranked::<3>()
+        .map_err(|(_, error)| error)
+        .unwrap();
+    assert_eq!(ranked.to_ndarray().unwrap(), expected);
+    let (ranked, error) = ranked.reshaped([12]).map(drop).unwrap_err();
+    assert!(
+        matches!(error, TensorError::CannotReshape { .. }),
+        "{error}"
+    );
+    drop(ranked);
+    setup.finish();
+}
+
+/// A step that knows only its space: results from it, scratch from its frames.
+fn step<S>(
+    space: &mut S,
+    stream: &cuda_runtime::Stream,
+    x: &CudaTensor<f32, 2>,
+) -> Result<Array1<f32>, TensorError>
+where
+    S: Space<Family = cuda_buffer::DeviceMemory>,
+{
+    space.scratch(|frame| {
+        let mut turned = frame.alloc(Undef::<f32, _>::new([x.extents()[1], x.extents()[0]]))?;
+        copy(stream, &mut turned, x.view().transposed())?;
+        let mut twin = frame.alloc(Undef::like(x))?;
+        copy(stream, &mut twin, x)?;
+        let product = matmul(stream, &twin, &turned);
+        let rows = match product {
+            Ok(product) => {
+                let mut rows = frame.alloc(Undef::<f32, _>::new([product.extents()[0]]))?;
+                sum(stream, &mut rows, &product, [1])?;
+                to_ndarray(&rows)?
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(rows)
+    })
+}
+
+#[test]
+fn tensors_are_the_arrays_of_device_spaces() {
+    let setup = setup(5);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let x = CudaTensor::from_ndarray(
+        device,
+        &array![[1.0_f32, 2.0], [3.0, 4.0], [5.0, 6.0]].view(),
+    )
+    .unwrap();
+    let expected = array![33.0, 75.0, 117.0];
+    assert_eq!(step(&mut Similar::to(&x), stream, &x).unwrap(), expected);
+    let mut meter = space_arena::Meter::new(DeviceSpace::of(device));
+    assert_eq!(step(&mut meter, stream, &x).unwrap(), expected);
+    let slab = DeviceSlab::new(device, meter.arena_bytes()).unwrap();
+    let mut arena = DeviceArena::over(slab).unwrap();
+    assert_eq!(step(&mut arena.frame(), stream, &x).unwrap(), expected);
+    assert_eq!(arena.offset(), 0);
+    // An array that owns its memory, like the tensor.
+    let mut like = Similar::to(&x).alloc(Undef::like(&x)).unwrap();
+    copy(stream, &mut like, &x).unwrap();
+    assert_eq!((&like).into_view().extents(), [3, 2]);
+    assert_eq!(to_ndarray(&like).unwrap(), x.to_ndarray().unwrap());
+    drop((arena, meter, like, x));
+    setup.finish();
+}
+
+#[test]
+fn new_tensors_are_ordered_with_other_streams() {
+    for seed in 0..20 {
+        let runtime = Runtime::builder()
+            .simulation(SimDriver::builder().seed(seed))
+            .build()
+            .unwrap();
+        let device = runtime.default_device();
+        let (one, two) = (
+            device.streams().acquire().unwrap(),
+            device.streams().acquire().unwrap(),
+        );
+        let mut a = CudaTensor::<f64, 2>::zeros(&one, [4, 4]).unwrap();
+        fill(&two, a.view_mut().slice_step(0, 0..4, 2).unwrap(), 1.0).unwrap();
+        let b = a.duplicate(&one).unwrap();
+        fill(&two, &mut a, 5.0).unwrap();
+        assert_eq!(b.to_ndarray().unwrap().sum(), 8.0);
+        runtime.simulation().unwrap().assert_no_reports();
+    }
+}

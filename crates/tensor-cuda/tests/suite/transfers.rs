@@ -1,0 +1,217 @@
+//! Copies between host and devices, from and into any layout, in any order of the device.
+
+use crate::common::{cut, numbered, pair, setup};
+use cuda_buffer::{CaptureStep, DeviceData, PinnedBuffer};
+use cuda_runtime::Runtime;
+use cuda_sim::SimDriver;
+use ndarray::{Array2, array};
+use num_complex::Complex;
+use proptest::prelude::*;
+use tensor_cuda::{
+    CudaTensor, Layout, TensorError, TensorView, TensorViewMut, copy, copy_from_ndarray,
+    copy_from_pinned, copy_to_pinned, to_ndarray,
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Into a part of a tensor and out of it, through ordinary and page-locked memory.
+    #[test]
+    fn host_and_device_exchange_parts(
+        extents in prop::array::uniform3(0_usize..4),
+        cut_device in cut(3),
+        cut_host in cut(3),
+        seed in any::<u64>(),
+    ) {
+        let setup = setup(seed);
+        let device = setup.device();
+        let mut tensor = pair(device, numbered(&cut_device.of(&extents), |i| i as u32));
+        let layout = Layout::<3>::try_from(&cut_device.layout(tensor.tensor.layout())).unwrap();
+        // A host array of any layout.
+        let host = numbered(&cut_host.of(&extents), |i| 1000 + i as u32);
+        let host = cut_host.view(host.view()).into_dimensionality::<ndarray::Ix3>().unwrap();
+        let mut expected = tensor.host.clone();
+        let positions = numbered(expected.shape(), |i| i);
+        let write = |expected: &mut ndarray::ArrayD<u32>, offset: u32| {
+            let flat = expected.as_slice_mut().unwrap();
+            for (&at, &value) in cut_device.view(positions.view()).iter().zip(&host) {
+                flat[at] = value + offset;
+            }
+        };
+        copy_from_ndarray(TensorViewMut::over(tensor.tensor.write(), layout).unwrap(), &host).unwrap();
+        write(&mut expected, 0);
+        prop_assert_eq!(tensor.tensor.to_vec().unwrap(), expected.as_slice().unwrap());
+        let view = TensorView::over(tensor.tensor.read(), layout).unwrap();
+        prop_assert_eq!(to_ndarray(view).unwrap(), &host);
+
+        let mut pinned = PinnedBuffer::<u32>::new(device, host.len()).unwrap();
+        for (to, from) in pinned.host_write().unwrap().iter_mut().zip(&host) {
+            *to = from + 7;
+        }
+        copy_from_pinned(&setup.stream, TensorViewMut::over(tensor.tensor.write(), layout).unwrap(), &pinned).unwrap();
+        write(&mut expected, 7);
+        prop_assert_eq!(tensor.tensor.to_vec().unwrap(), expected.as_slice().unwrap());
+        let mut back = PinnedBuffer::<u32>::new(device, host.len()).unwrap();
+        copy_to_pinned(&setup.stream, &mut back, TensorView::over(tensor.tensor.read(), layout).unwrap()).unwrap();
+        let back_host = back.host_read().unwrap().to_vec();
+        prop_assert_eq!(back_host, host.iter().map(|x| x + 7).collect::<Vec<_>>());
+        drop((tensor, pinned, back));
+        setup.finish();
+    }
+
+    /// Between devices, with a stream of either.
+    #[test]
+    fn devices_exchange_parts(
+        extents in prop::array::uniform2(0_usize..5),
+        cuts in [cut(2), cut(2)],
+        at_source in any::<bool>(),
+        conjugated in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let simulation = SimDriver::builder().devices(2).seed(seed);
+        let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+        let [here, there] = runtime.devices() else { panic!() };
+        let stream = if at_source { here } else { there }.streams().acquire().unwrap();
+        let value = |i: usize| Complex::new(i as f32, -(i as f32));
+        let from = pair(here, numbered(&cuts[0].of(&extents), value));
+        let mut to = pair(there, numbered(&cuts[1].of(&extents), |i| value(i + 500)));
+        let of_from = Layout::<2>::try_from(&cuts[0].layout(from.tensor.layout())).unwrap();
+        let of_to = Layout::<2>::try_from(&cuts[1].layout(to.tensor.layout())).unwrap();
+        let view = TensorView::over(from.tensor.read(), of_from).unwrap();
+        let view = if conjugated { view.conjugated() } else { view };
+        copy(&stream, TensorViewMut::over(to.tensor.write(), of_to).unwrap(), view).unwrap();
+        let mut expected = to.host.clone();
+        let positions = numbered(expected.shape(), |i| i);
+        let flat = expected.as_slice_mut().unwrap();
+        for (&at, &value) in cuts[1].view(positions.view()).iter().zip(&cuts[0].view(from.host.view())) {
+            flat[at] = if conjugated { value.conj() } else { value };
+        }
+        prop_assert_eq!(to.tensor.to_vec().unwrap(), expected.as_slice().unwrap());
+        drop((from, to, stream));
+        let simulated = runtime.simulation().unwrap().clone();
+        drop(runtime);
+        simulated.assert_no_reports();
+        prop_assert!(simulated.shutdown().is_empty());
+    }
+}
+
+#[test]
+fn what_lies_alike_is_one_copy() {
+    let setup = setup(0);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let a = CudaTensor::full(stream, [4, 4], 1.0_f32).unwrap();
+    let mut b = CudaTensor::<f32, 2>::uninitialized_on(stream, [4, 4]).unwrap();
+    let counted = |f: &mut dyn FnMut()| {
+        let before = device.call_counts();
+        f();
+        device.call_counts() - before
+    };
+    use cuda_driver::Call;
+    let made =
+        counted(&mut || copy(stream, b.view_mut().transposed(), a.view().transposed()).unwrap());
+    assert_eq!(
+        (made.of(Call::MemcpyDtoDAsync), made.of(Call::LaunchKernel)),
+        (1, 0)
+    );
+    let rows = |view: TensorView<'_, f32, 2>| view.slice(0, 1..3).unwrap().layout().span();
+    assert_eq!(rows(a.view()), 4..12);
+    let made = counted(&mut || {
+        let part = b.view_mut().slice(0, 1..3).unwrap();
+        copy(stream, part, a.view().slice(0, 0..2).unwrap()).unwrap();
+    });
+    assert_eq!(
+        (made.of(Call::MemcpyDtoDAsync), made.of(Call::LaunchKernel)),
+        (1, 0)
+    );
+    let made = counted(&mut || copy(stream, &mut b, a.view().transposed()).unwrap());
+    assert_eq!(
+        (made.of(Call::MemcpyDtoDAsync), made.of(Call::LaunchKernel)),
+        (0, 1)
+    );
+    assert_eq!(b.to_ndarray().unwrap(), Array2::ones((4, 4)));
+    drop((a, b));
+    setup.finish();
+}
+
+#[test]
+fn host_copies_are_checked_and_refused_in_a_capture() {
+    let setup = setup(0);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let mut tensor = CudaTensor::<i16, 2>::zeros(stream, [2, 3]).unwrap();
+    let wrong = array![[1_i16, 2], [3, 4]];
+    let error = copy_from_ndarray(&mut tensor, &wrong.view()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            TensorError::ShapeMismatch {
+                operand: "array",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let row = tensor
+        .view_mut()
+        .slice(0, 0..1)
+        .unwrap()
+        .broadcast([2, 3])
+        .unwrap();
+    let error = copy_from_ndarray(row, &array![[1, 2, 3], [4, 5, 6]].view()).unwrap_err();
+    assert!(
+        matches!(error, TensorError::OverlappingWrite { .. }),
+        "{error}"
+    );
+    let short = PinnedBuffer::<i16>::new(device, 5).unwrap();
+    for view in [tensor.layout().transposed(), *tensor.layout()] {
+        let out = TensorViewMut::over(tensor.write(), view).unwrap();
+        let error = copy_from_pinned(stream, out, &short).unwrap_err();
+        assert!(
+            error.to_string().contains('5') && error.to_string().contains('6'),
+            "{error}"
+        );
+    }
+    let refused = stream
+        .capture(|_| to_ndarray(&tensor).map(drop))
+        .unwrap_err();
+    assert!(refused.to_string().contains("captur"), "{refused}");
+    assert_eq!(tensor.to_ndarray().unwrap(), Array2::<i16>::zeros((2, 3)));
+    drop((tensor, short));
+    setup.finish();
+}
+
+// chelsea0x3b/cudarc#340: page-locked memory stays as it is until a copy that changes the layout has read it.
+#[test]
+fn page_locked_memory_waits_for_copies_that_change_the_layout() {
+    for seed in 0..20 {
+        let setup = setup(seed);
+        let mut pinned = PinnedBuffer::<f32>::new(setup.device(), 10_000).unwrap();
+        pinned.host_write().unwrap().fill(1.0);
+        let mut tensor = CudaTensor::<f32, 2>::uninitialized(setup.device(), [100, 100]).unwrap();
+        copy_from_pinned(&setup.stream, tensor.view_mut().transposed(), &pinned).unwrap();
+        // Waits for the copy.
+        pinned.host_write().unwrap().fill(2.0);
+        assert_eq!(tensor.to_ndarray().unwrap(), Array2::ones((100, 100)));
+        drop((tensor, pinned));
+        setup.finish();
+    }
+}
+
+/// Work on the other device's own stream would run once, at the capture, and be missing from every replay.
+#[test]
+fn a_capture_refuses_to_change_the_layout_on_another_device() {
+    let simulation = SimDriver::builder().devices(2);
+    let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+    let [here, there] = runtime.devices() else {
+        panic!()
+    };
+    let stream = here.streams().acquire().unwrap();
+    let a = CudaTensor::<f32, 2>::zeros(&stream, [3, 3]).unwrap();
+    let mut b = CudaTensor::<f32, 2>::uninitialized(there, [3, 3]).unwrap();
+    let refused = stream.capture(|_| copy(&stream, b.view_mut().transposed(), &a));
+    assert!(refused.unwrap_err().to_string().contains("captur"));
+    let graph = stream.capture(|_| copy(&stream, &mut b, &a)).unwrap();
+    graph.launch(&stream).unwrap();
+    assert_eq!(b.to_ndarray().unwrap(), Array2::<f32>::zeros((3, 3)));
+    copy(&stream, b.view_mut().transposed(), &a).unwrap();
+    runtime.simulation().unwrap().assert_no_reports();
+}
