@@ -2,10 +2,9 @@
 
 use crate::arena::ArenaShared;
 use crate::domain::{Domain, DomainId};
-use crate::guard::record;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::{AccessError, BufferError, BufferResult, OperandName};
-use cuda_driver::{CallSite, CaptureMode};
+use cuda_driver::{CallSite, CaptureMode, GraphUpdate};
 use cuda_runtime::{Capture, Completion, Device, Stream};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -77,6 +76,27 @@ impl AccessSet {
         Ok(before)
     }
 
+    /// What a replay accesses, in order of identity, and the arenas it lies in, in order of address.
+    fn into_accesses(self) -> (Vec<GraphAccess>, Vec<Arc<ArenaShared>>) {
+        let mut accesses: Vec<_> = self
+            .entries
+            .into_iter()
+            .map(|entry| GraphAccess {
+                domain: entry.domain,
+                kind: entry.kind,
+            })
+            .collect();
+        accesses.sort_unstable_by_key(|access| access.domain.id());
+        let arena_of = |access: &GraphAccess| match &access.domain {
+            Domain::Owned(_) => None,
+            Domain::Carve(carve) => Some(carve.shared().clone()),
+        };
+        let mut arenas: Vec<_> = accesses.iter().filter_map(arena_of).collect();
+        arenas.sort_unstable_by_key(|arena| Arc::as_ptr(arena).addr());
+        arenas.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        (accesses, arenas)
+    }
+
     fn guards(&self) -> usize {
         self.entries.iter().map(|entry| entry.ledger.held()).sum()
     }
@@ -97,6 +117,39 @@ pub trait CaptureStep {
         &self,
         step: impl FnOnce(&Capture) -> Result<(), E>,
     ) -> Result<Graph, E>;
+
+    /// Captures `step` and makes `graph` do that from its next launch on, in place of what it did. A
+    /// step that differs in parameters only (other buffers, sizes, values) updates the executable graph, which is
+    /// cheaper than a new one; where the driver can't, it is made anew, and the answer is `false`. Launches under way go on as they were.
+    ///
+    /// ```
+    /// use cuda_buffer::{CaptureStep, CudaBuffer, DeviceData};
+    /// use cuda_runtime::Runtime;
+    ///
+    /// # fn main() -> cuda_buffer::BufferResult<()> {
+    /// let runtime = Runtime::builder().build()?;
+    /// let device = runtime.default_device();
+    /// let stream = device.streams().acquire()?;
+    /// let (mut x, mut y) = (CudaBuffer::<u8>::new(device, 4)?, CudaBuffer::<u8>::new(device, 4)?);
+    ///
+    /// let mut graph = stream.capture(|_| x.fill(&stream, 1))?;
+    /// graph.launch(&stream)?;
+    /// let updated = stream.recapture(&mut graph, |_| y.fill(&stream, 2))?;
+    /// assert!(updated);
+    /// graph.launch(&stream)?;
+    /// assert_eq!((x.to_vec()?, y.to_vec()?), (vec![1; 4], vec![2; 4]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`capture`](Self::capture); [`RuntimeError::WrongDevice`](cuda_runtime::RuntimeError::WrongDevice). Then the graph
+    /// is as it was.
+    fn recapture<E: From<BufferError>>(
+        &self,
+        graph: &mut Graph,
+        step: impl FnOnce(&Capture) -> Result<(), E>,
+    ) -> Result<bool, E>;
 }
 
 impl CaptureStep for Stream {
@@ -106,42 +159,55 @@ impl CaptureStep for Stream {
         step: impl FnOnce(&Capture) -> Result<(), E>,
     ) -> Result<Graph, E> {
         let site = Location::caller();
-        let begun = {
-            let _site = CallSite::at(site);
-            Capture::begin(self, CaptureMode::ThreadLocal)
-        };
-        let capture = begun.map_err(BufferError::Runtime)?;
-        // The step's operations have sites of their own. Dropping the capture on an early return discards it.
-        step(&capture)?;
+        let capture = captured(self, step, site)?;
         let _site = CallSite::at(site);
         Ok(end(capture)?)
+    }
+
+    #[track_caller]
+    fn recapture<E: From<BufferError>>(
+        &self,
+        graph: &mut Graph,
+        step: impl FnOnce(&Capture) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let site = Location::caller();
+        let capture = captured(self, step, site)?;
+        let _site = CallSite::at(site);
+        Ok(end_into(capture, graph)?)
+    }
+}
+
+/// A capture that has the step, still open.
+fn captured<E: From<BufferError>>(
+    stream: &Stream,
+    step: impl FnOnce(&Capture) -> Result<(), E>,
+    site: &'static Location<'static>,
+) -> Result<Capture, E> {
+    let begun = {
+        let _site = CallSite::at(site);
+        Capture::begin(stream, CaptureMode::ThreadLocal)
+    };
+    let capture = begun.map_err(BufferError::Runtime)?;
+    // The step's operations have sites of their own. Dropping the capture on an early return discards it.
+    step(&capture)?;
+    Ok(capture)
+}
+
+/// Fails when a guard of the capture is alive.
+fn check_guards(capture: &Capture) -> BufferResult<()> {
+    let guards = capture
+        .session()
+        .with_attachment(|set: &mut AccessSet| set.guards());
+    match guards {
+        0 => Ok(()),
+        guards => Err(BufferError::GuardsAlive { guards }),
     }
 }
 
 fn end(capture: Capture) -> BufferResult<Graph> {
-    let guards = capture
-        .session()
-        .with_attachment(|set: &mut AccessSet| set.guards());
-    if guards > 0 {
-        return Err(BufferError::GuardsAlive { guards });
-    }
+    check_guards(&capture)?;
     let (graph, set): (_, AccessSet) = capture.end()?.into_parts();
-    let mut accesses: Vec<_> = set
-        .entries
-        .into_iter()
-        .map(|entry| GraphAccess {
-            domain: entry.domain,
-            kind: entry.kind,
-        })
-        .collect();
-    accesses.sort_unstable_by_key(|access| access.domain.id());
-    let arena_of = |access: &GraphAccess| match &access.domain {
-        Domain::Owned(_) => None,
-        Domain::Carve(carve) => Some(carve.shared().clone()),
-    };
-    let mut arenas: Vec<_> = accesses.iter().filter_map(arena_of).collect();
-    arenas.sort_unstable_by_key(|arena| Arc::as_ptr(arena).addr());
-    arenas.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    let (accesses, arenas) = set.into_accesses();
     let launching = Launching {
         held: Vec::with_capacity(accesses.len()),
         before: Predecessors::with_capacity(2 * accesses.len()),
@@ -152,6 +218,14 @@ fn end(capture: Capture) -> BufferResult<Graph> {
         accesses,
         graph,
     })
+}
+
+fn end_into(capture: Capture, graph: &mut Graph) -> BufferResult<bool> {
+    check_guards(&capture)?;
+    let (update, set): (_, AccessSet) = capture.end_into(&mut graph.graph)?.into_parts();
+    // What replays under way touch is in the ledgers, which keep it until they are over.
+    (graph.accesses, graph.arenas) = set.into_accesses();
+    Ok(update == GraphUpdate::Updated)
 }
 
 #[derive(Debug)]
@@ -249,19 +323,14 @@ impl Graph {
             Ok(())
         });
         let launched = begun.and_then(|()| {
-            stream.wait_for_all(before.iter())?;
-            // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, the stream is
-            // ordered after everything that their ledgers name, and the tokens exclude others until the replay's
-            // completion is published.
-            unsafe { self.graph.launch_unordered(stream)? };
-            Ok(())
+            // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, `before` has everything
+            // that their ledgers name, and the tokens exclude others until the replay's completion is published.
+            let done = unsafe { self.graph.launch_after(stream, before.iter())? };
+            Ok(done)
         });
-        // Also when another thread has begun to capture the stream since.
-        let result = launched.map(|()| record(stream, None));
         let poisoned = self.device().is_poisoned();
-        let (done, result) = match result {
-            Ok(Ok(done)) => (done, Ok(())),
-            Ok(Err(error)) => (None, Err(error.into())),
+        let (done, result) = match launched {
+            Ok(done) => (done, Ok(())),
             Err(error) => (None, Err(error)),
         };
         before.clear();

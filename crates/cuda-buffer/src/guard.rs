@@ -22,8 +22,8 @@ pub struct Hold {
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     domain: &'a Domain,
-    /// `None` once it has ended.
-    hold: Option<Hold>,
+    hold: Hold,
+    ended: bool,
 }
 
 /// How accesses end.
@@ -172,7 +172,8 @@ impl Acquired<'_> {
     pub(crate) fn guard<'a>(&self, domain: &'a Domain, kind: AccessKind) -> Guard<'a> {
         Guard {
             domain,
-            hold: Some(self.hold(kind)),
+            hold: self.hold(kind),
+            ended: false,
         }
     }
 }
@@ -223,7 +224,7 @@ impl Hold {
 
     /// Ends the access of each of `domains`.
     #[inline]
-    pub(crate) fn end<'d>(self, domains: impl Iterator<Item = &'d Domain>, ending: Ending<'_>) {
+    pub(crate) fn end<'d>(&self, domains: impl Iterator<Item = &'d Domain>, ending: Ending<'_>) {
         let acquired = self.acquired();
         for domain in domains {
             match ending {
@@ -235,7 +236,7 @@ impl Hold {
 
     /// Records a completion at the stream's tail and ends the access of each of `domains` with it.
     pub(crate) fn release<'d>(
-        self,
+        &self,
         domains: impl Iterator<Item = &'d Domain>,
     ) -> RuntimeResult<()> {
         match record(&self.stream, self.session) {
@@ -251,15 +252,14 @@ impl Hold {
     }
 
     /// As [`release`](Self::release), for destructors.
-    pub(crate) fn release_in_drop<'d>(self, domains: impl Iterator<Item = &'d Domain>) {
+    pub(crate) fn release_in_drop<'d>(&self, domains: impl Iterator<Item = &'d Domain>) {
         let ended_capture = self.session.is_some()
             && current_session().map(|session| session.number()) != self.session;
         if ended_capture {
             return;
         }
-        let device = self.stream.device().clone();
         if let Err(error) = self.release(domains) {
-            device.park(error);
+            self.stream.device().park(error);
         }
     }
 }
@@ -280,38 +280,35 @@ impl<'a> Guard<'a> {
         self.domain
     }
 
+    #[inline]
     pub(crate) fn hold(&self) -> &Hold {
-        self.hold.as_ref().expect("set until the guard ends")
+        &self.hold
     }
 
     /// Gives the token back without a completion: no work was queued under it, or it is over.
-    pub(crate) fn cancel(mut self) {
-        if let Some(hold) = self.hold.take() {
-            hold.end([self.domain].into_iter(), Ending::Done(None));
-        }
+    pub(crate) fn cancel(self) {
+        self.end(Ending::Done(None));
     }
 
     /// Ends the access with what a record returned, which others may share.
     #[inline]
     pub(crate) fn end(mut self, ending: Ending<'_>) {
-        if let Some(hold) = self.hold.take() {
-            hold.end([self.domain].into_iter(), ending);
-        }
+        self.ended = true;
+        self.hold.end([self.domain].into_iter(), ending);
     }
 
     /// Records a completion at the stream's tail, publishes it and gives the token back.
     pub(crate) fn release(mut self) -> RuntimeResult<()> {
-        match self.hold.take() {
-            Some(hold) => hold.release([self.domain].into_iter()),
-            None => Ok(()),
-        }
+        self.ended = true;
+        self.hold.release([self.domain].into_iter())
     }
 }
 
 impl Drop for Guard<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            hold.release_in_drop([self.domain].into_iter());
+        if !self.ended {
+            self.hold.release_in_drop([self.domain].into_iter());
         }
     }
 }

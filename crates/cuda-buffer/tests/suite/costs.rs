@@ -243,13 +243,9 @@ fn a_replay_is_a_launch_and_a_record_and_allocates_nothing() {
         assert_calls(calls, &[(Call::EventRecord, 1), (Call::GraphLaunch, 1)]);
     }
     // The event is that of the last replay, which nobody had waited for.
+    // The driver runs the replays of one graph in turn, so that one on another stream needs no wait.
     let calls = made(&rig, || graph.launch(&t).unwrap());
-    let other = [
-        (Call::StreamWaitEvent, 1),
-        (Call::EventRecord, 1),
-        (Call::GraphLaunch, 1),
-    ];
-    assert_calls(calls, &other);
+    assert_calls(calls, &[(Call::GraphLaunch, 1)]);
     let after = device.pool_usage().unwrap().unwrap();
     assert_eq!(
         (after.used_bytes, after.reserved_bytes),

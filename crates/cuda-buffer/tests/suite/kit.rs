@@ -223,6 +223,14 @@ pub(crate) fn cases(default: u32) -> u32 {
     default * times.unwrap_or(1)
 }
 
+/// Under how many schedules each random program runs: `CARVE_SCHEDULES`, or the default.
+pub(crate) fn schedules(default: u32) -> u32 {
+    let many = std::env::var("CARVE_SCHEDULES");
+    many.ok()
+        .and_then(|many| many.parse().ok())
+        .unwrap_or(default)
+}
+
 /// Runs a future on this thread.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);

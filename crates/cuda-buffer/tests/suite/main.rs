@@ -1,6 +1,6 @@
 //! Buffers, ledgers, capture and arenas on the simulated device, with all of its checks on.
 //!
-//! `CARVE_CASES=10` runs ten times as many random programs.
+//! `CARVE_CASES=10` runs ten times as many random programs, `CARVE_SCHEDULES=200` runs each under so many schedules.
 
 mod accesses;
 mod ambient;

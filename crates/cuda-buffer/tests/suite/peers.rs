@@ -1,6 +1,6 @@
 //! Several devices: ledgers order work across them, and nothing is lost between them.
 
-use crate::kit::{Kit, N, Rig, cases, step_of};
+use crate::kit::{Kit, N, Rig, cases, schedules, step_of};
 use crate::tap::Tap;
 use cuda_buffer::{BufferResult, CaptureStep, CudaBuffer, DeviceData, Graph, PinnedBuffer};
 use cuda_runtime::{Runtime, Stream};
@@ -201,25 +201,28 @@ proptest! {
         ops in prop::collection::vec(op(), 1..40),
         lacking in any::<[prop::sample::Index; 2]>(),
     ) {
-        let (rig, tap) = rig(seed);
-        let mut world = World::new(&rig).unwrap();
-        let before = tap.waits();
-        for op in &ops {
-            world.op(op).unwrap();
+        let mut waits = 0;
+        for schedule in 0..u64::from(schedules(1)) {
+            let (rig, tap) = rig(seed ^ schedule);
+            let mut world = World::new(&rig).unwrap();
+            let before = tap.waits();
+            for op in &ops {
+                world.op(op).unwrap();
+            }
+            waits = tap.waits() - before;
+            for (buffer, value) in world.buffers.iter().zip(&world.models) {
+                prop_assert_eq!(buffer.to_vec().unwrap(), vec![*value; N]);
+            }
+            prop_assert_eq!(&world.pinned.host_read().unwrap()[..], &[world.pinned_model; N][..]);
+            drop(world);
+            rig.finish();
         }
-        let waits = tap.waits() - before;
-        for (buffer, value) in world.buffers.iter().zip(&world.models) {
-            prop_assert_eq!(buffer.to_vec().unwrap(), vec![*value; N]);
-        }
-        prop_assert_eq!(&world.pinned.host_read().unwrap()[..], &[world.pinned_model; N][..]);
-        drop(world);
-        rig.finish();
 
         // Without a wait that crosses streams or devices, the same program is reported. Replays order themselves.
         let launches = ops.iter().filter(|op| matches!(op, Op::Launch { .. })).count();
         for n in lacking.into_iter().filter(|_| waits > 0 && launches < 2) {
             let n = n.index(waits as usize) as u64 + 1;
-            let (rig, tap) = self::rig(seed);
+            let (rig, tap) = rig(seed);
             let mut world = World::new(&rig).unwrap();
             tap.swallow(n);
             for op in &ops {

@@ -1,11 +1,11 @@
 //! Random programs equal a sequential host model, whatever order the device takes.
 
-use crate::kit::{Kit, N, Rig, cases, elements, join_of, map_of, step_of};
+use crate::kit::{Kit, N, Rig, cases, elements, join_of, map_of, schedules, step_of};
 use cuda_buffer::{
     AccessCompletion, BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData,
     DeviceSlab, Graph, Launch, PartitionedCudaBuffer, PinnedBuffer, acquire_all, copy_slice,
 };
-use cuda_runtime::{Device, Stream};
+use cuda_runtime::{Capture, Device, Stream};
 use cuda_sim::SimDriver;
 use proptest::prelude::*;
 use space_core::{Space, Undef};
@@ -125,6 +125,8 @@ pub(crate) enum Op {
         joined: Option<u8>,
         works: Vec<(bool, Work)>,
         eager: Option<(u8, u32)>,
+        /// In place of what an earlier graph does.
+        again: bool,
     },
     Launch {
         g: u8,
@@ -179,8 +181,9 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
             any::<Option<u8>>(),
             prop::collection::vec((any::<bool>(), work()), 0..8),
             any::<Option<(u8, u32)>>(),
+            prop::bool::weighted(0.3),
         )
-            .prop_map(|(s, joined, works, eager)| Op::Capture { s, joined, works, eager }),
+            .prop_map(|(s, joined, works, eager, again)| Op::Capture { s, joined, works, eager, again }),
         6 => (i(), i()).prop_map(|(g, s)| Op::Launch { g, s }),
         1 => (i(), i()).prop_map(|(g, s)| Op::Relaunch { g, s }),
         1 => i().prop_map(|g| Op::DropGraph { g }),
@@ -550,13 +553,15 @@ impl World {
                 joined,
                 works,
                 eager,
+                again,
             } => {
                 let stream = self.stream(*s);
                 let joined = joined
                     .map(|j| self.stream(j))
                     .filter(|other| *other != stream);
                 let mut replay = Vec::new();
-                let graph = stream.capture(|capture| {
+                let earlier = (*again && !self.graphs.is_empty()).then(|| self.graphs.remove(0));
+                let step = |capture: &Capture| {
                     if let Some(joined) = &joined {
                         capture.join(joined)?;
                     }
@@ -580,7 +585,14 @@ impl World {
                         replay.push(self.work(on, other, work)?);
                     }
                     Ok::<_, BufferError>(())
-                })?;
+                };
+                let graph = match earlier {
+                    None => stream.capture(step)?,
+                    Some((mut graph, _)) => {
+                        stream.recapture(&mut graph, step)?;
+                        graph
+                    }
+                };
                 self.graphs.push((graph, replay));
             }
             Op::Launch { g, s } | Op::Relaunch { g, s } if !self.graphs.is_empty() => {
@@ -681,14 +693,14 @@ proptest! {
     #[test]
     fn random_programs_equal_the_sequential_result(
         seed in any::<u64>(),
-        streams in 1_usize..=8,
+        streams in 1_usize..=16,
         buffers in 3_usize..6,
         pools in prop::bool::weighted(0.85),
         ops in prop::collection::vec(op(), 1..60),
         check in prop::bool::weighted(0.8),
         graphs_last in any::<bool>(),
     ) {
-        for schedule in 0..3 {
+        for schedule in 0..u64::from(schedules(3)) {
             let simulation = SimDriver::builder().seed(seed ^ schedule).pools(pools);
             run(Rig::new(simulation, streams + 1), streams, buffers, &ops, check, graphs_last);
         }

@@ -1,7 +1,7 @@
 //! Graphs over arenas, and guards on either side of a capture.
 
 use super::arena;
-use crate::kit::{Kit, N, Rig, elements};
+use crate::kit::{Kit, N, Rig, elements, map_of, step_of};
 use cuda_buffer::{
     AccessCompletion, BufferError, CaptureStep, CudaBuffer, DeviceData, Launch, copy_slice,
 };
@@ -175,4 +175,51 @@ fn guards_of_another_stream_or_another_side_of_a_capture_are_refused() {
     }
     drop((x, y, kit, s, t));
     rig.finish();
+}
+
+/// A graph is given other work: from the next launch on it does that, its earlier launches go on, and what it does no more
+/// is free. A capture that fails changes nothing.
+#[test]
+fn a_graph_can_be_given_other_work() {
+    for seed in 0..30 {
+        let rig = Rig::seeded(seed, 3);
+        let kit = Kit::new(rig.runtime.default_device());
+        let [s, t] = rig.streams();
+        let buffer = |v: u32| {
+            let mut buffer = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+            buffer.fill(&s, v).unwrap();
+            buffer
+        };
+        let (mut x, mut y, mut z) = (buffer(1), buffer(2), buffer(3));
+        let mut graph = s.capture(|_| kit.map(&s, &mut y, &x, 4)).unwrap();
+        graph.launch(&s).unwrap();
+        assert_eq!(rig.device().alive().graphs, 1);
+        // Other buffers and values: the same graph, updated.
+        let update = t.recapture(&mut graph, |_| kit.map(&t, &mut z, &y, 5));
+        assert_eq!(update, Ok(true));
+        // What it does no more is not held, and still written by the launch under way.
+        x.fill(&t, 9).unwrap();
+        drop(x);
+        graph.launch(&t).unwrap();
+        let expected = map_of(map_of(1, 4), 5);
+        assert_eq!(z.to_vec().unwrap(), [expected; N]);
+        // Other work altogether: made anew.
+        let update = s.recapture(&mut graph, |_| {
+            kit.step(&s, &mut y, 1)?;
+            kit.step(&s, &mut y, 2)
+        });
+        assert_eq!(update, Ok(false));
+        assert_eq!((graph.nodes(), graph.accesses()), (2, 1));
+        let failed = s.recapture(&mut graph, |_| {
+            kit.step(&s, &mut z, 1)?;
+            z.to_vec().map(drop)
+        });
+        assert!(failed.is_err());
+        graph.launch(&t).unwrap();
+        assert_eq!(z.to_vec().unwrap(), [expected; N]);
+        let stepped = step_of(step_of(map_of(1, 4), 1), 2);
+        assert_eq!(y.to_vec().unwrap(), [stepped; N]);
+        drop((kit, s, t, y, z, graph));
+        rig.finish();
+    }
 }
