@@ -1,7 +1,7 @@
 //! Rules of events and streams, one test each.
 
 use crate::kit::{D0, Gpu, seeds};
-use cuda_driver::{DeviceId, ErrorCode, EventFlags, Events, Streams};
+use cuda_driver::{Capture, CaptureMode, DeviceId, ErrorCode, EventFlags, Events, Memory, Streams};
 use cuda_sim::SimDriver;
 
 /// A wait looks the event's most recent record up when it is called; recording the event again, or destroying it,
@@ -160,4 +160,56 @@ fn timing_events_measure_modelled_time() {
     gpu.record(plain, stream);
     let code = gpu.sim.event_elapsed(D0, start, plain).unwrap_err().code;
     assert_eq!(code, ErrorCode::INVALID_HANDLE);
+}
+
+/// The stand-in is no more lenient than a driver (cases.md 28, pytorch/pytorch#169052): the codes of its refusals, work that
+/// is late and out of order, freed memory that holds a pattern, handles and addresses that are used again at once.
+#[test]
+fn the_stand_in_refuses_what_a_driver_refuses() {
+    let sim = SimDriver::builder().devices(2).build();
+    let (gpu, away) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
+    let (a, b, event) = (gpu.stream(), gpu.stream(), gpu.event());
+    let code = |result: cuda_driver::CudaResult<()>| result.unwrap_err().code;
+    assert_eq!(
+        code(sim.event_record(DeviceId(1), event, away.stream())),
+        ErrorCode::INVALID_HANDLE
+    );
+    assert_eq!(
+        code(sim.mem_alloc(D0, 0).map(drop)),
+        ErrorCode::INVALID_VALUE
+    );
+    let x = gpu.alloc(4);
+    gpu.free(x);
+    assert_eq!(code(gpu.try_free(x)), ErrorCode::INVALID_VALUE);
+    let x = gpu.alloc(4);
+    gpu.begin(a);
+    assert_eq!(code(gpu.try_free(x)), ErrorCode::STREAM_CAPTURE_UNSUPPORTED);
+    let _ = sim.capture_end(D0, a);
+    gpu.begin(a);
+    gpu.record(event, a);
+    gpu.end(a);
+    assert_eq!(
+        code(sim.event_query(D0, event).map(drop)),
+        ErrorCode::CAPTURED_EVENT
+    );
+    gpu.begin(a);
+    assert_eq!(
+        code(sim.capture_begin(D0, a, CaptureMode::Global)),
+        ErrorCode::ILLEGAL_STATE
+    );
+    gpu.edge(a, b);
+    gpu.step(b, x, 1, 1);
+    assert_eq!(
+        code(sim.capture_end(D0, a).map(drop)),
+        ErrorCode::STREAM_CAPTURE_UNJOINED
+    );
+    // Freed and taken again: the same address, and nothing of what was there.
+    let _ = sim.take_reports();
+    gpu.fill(a, x, 7, 1);
+    gpu.synchronize(a);
+    gpu.free(x);
+    let y = gpu.alloc(4);
+    assert_eq!(y, x);
+    assert_eq!(gpu.read(y, 1), [u32::MAX]);
+    assert_eq!(gpu.kinds(), ["uninitialised read"]);
 }

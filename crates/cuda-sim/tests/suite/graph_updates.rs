@@ -293,6 +293,29 @@ fn automatic_frees_let_a_graph_run_again() {
     });
 }
 
+/// The frees come after the earlier launch, on whatever stream that was.
+#[test]
+fn automatic_frees_come_after_the_launch_before() {
+    seeds(50, |gpu| {
+        let (pool, a, b, sum) = (gpu.pool(), gpu.stream(), gpu.stream(), gpu.alloc(4));
+        gpu.fill(a, sum, 0, 1);
+        gpu.synchronize(a);
+        gpu.begin(a);
+        let x = gpu.alloc_async(pool, 4, a);
+        gpu.fill(a, x, 5, 1);
+        gpu.add(a, sum, sum, x, 1);
+        let flags = GraphFlags::default().with_auto_free_on_launch();
+        let graph = gpu.end(a);
+        let exec = gpu.sim.graph_instantiate_with(D0, graph, flags).unwrap();
+        for stream in [a, b, a, b] {
+            gpu.replay(exec, stream).unwrap();
+        }
+        gpu.synchronize(b);
+        assert_eq!(gpu.read(sum, 1), [20]);
+        gpu.clean();
+    });
+}
+
 /// Memory that is still used when a launch frees it is reported like any free.
 #[test]
 fn automatic_frees_come_after_the_last_use() {

@@ -3,7 +3,7 @@
 
 use crate::kit::{D0, Gpu};
 use cuda_driver::{DevicePtr, Devices, Events, RawEvent, RawGraphExec, RawStream, Streams};
-use cuda_sim::{Checks, SimDriver};
+use cuda_sim::{Checks, Schedule, SimDriver};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -180,10 +180,10 @@ fn at(x: DevicePtr, index: usize) -> DevicePtr {
 }
 
 impl Program {
-    fn new(seed: u64, ops: usize) -> Self {
+    fn new(schedule: Schedule, ops: usize) -> Self {
         let mut checks = Checks::NONE;
         checks.races = true;
-        let gpu = Gpu::new(SimDriver::builder().seed(seed).checks(checks));
+        let gpu = Gpu::new(SimDriver::builder().schedule(schedule).checks(checks));
         let streams: Vec<_> = (0..STREAMS).map(|_| gpu.stream()).collect();
         let events = (0..EVENTS).map(|_| gpu.event()).collect();
         let (x, out) = (gpu.alloc(4 * LEN), gpu.alloc(4 * LEN * (ops + 1)));
@@ -285,53 +285,79 @@ fn touches(op: &Op) -> bool {
     )
 }
 
+/// Whether each operation is reported exactly if it races.
+fn agrees(schedule: Schedule, ops: &[Op]) -> Result<(), TestCaseError> {
+    let mut program = Program::new(schedule, ops.len());
+    let mut oracle = Oracle::default();
+    let mut racy = false;
+    for (number, op) in ops.iter().enumerate() {
+        // After a race the values are anyone's guess.
+        let complete = program
+            .perform(op, number as u32)
+            .or_else(|error| if racy { Ok(false) } else { Err(error) })?;
+        follow(op, complete, &mut oracle);
+        let races = touches(op) && oracle.last_races();
+        if let Op::HostRead(_) = op {
+            oracle.host_learns("legacy", 0);
+        }
+        racy |= races;
+        let reports = program.gpu.sim.take_reports();
+        prop_assert_eq!(!reports.is_empty(), races, "{:?}", reports);
+    }
+    Ok(())
+}
+
+/// Whether the operations that don't race give what the order of the program gives.
+fn has_one_result(schedule: Schedule, ops: &[Op]) -> Result<(), TestCaseError> {
+    let mut program = Program::new(schedule, ops.len());
+    let mut oracle = Oracle::default();
+    for (number, op) in ops.iter().enumerate() {
+        if touches(op) {
+            let mut tried = oracle.clone();
+            follow(op, false, &mut tried);
+            if tried.last_races() {
+                continue;
+            }
+        }
+        let complete = program.perform(op, number as u32)?;
+        follow(op, complete, &mut oracle);
+        if let Op::HostRead(_) = op {
+            oracle.host_learns("legacy", 0);
+        }
+    }
+    program.gpu.clean();
+    program.gpu.sim.device_synchronize(D0).unwrap();
+    prop_assert_eq!(program.gpu.read(program.x, LEN), program.expected.clone());
+    for (at_index, expected) in &program.expected_outs {
+        prop_assert_eq!(
+            &program.gpu.read(at(program.out, *at_index), expected.len()),
+            expected
+        );
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_checker_agrees_with_brute_force(seed in 0_u64..1 << 32, ops in prop::collection::vec(op(), 1..60)) {
-        let mut program = Program::new(seed, ops.len());
-        let mut oracle = Oracle::default();
-        let mut racy = false;
-        for (number, op) in ops.iter().enumerate() {
-            // After a race the values are anyone's guess.
-            let complete = program.perform(op, number as u32).or_else(|error| if racy { Ok(false) } else { Err(error) })?;
-            follow(op, complete, &mut oracle);
-            let races = touches(op) && oracle.last_races();
-            if let Op::HostRead(_) = op {
-                oracle.host_learns("legacy", 0);
-            }
-            racy |= races;
-            let reports = program.gpu.sim.take_reports();
-            prop_assert_eq!(!reports.is_empty(), races, "{:?}", reports);
-        }
+        agrees(Schedule::Stepped { seed }, &ops)?;
     }
 
-    /// Without the operations that would race, every schedule gives what the order of the program gives.
     #[test]
     fn programs_without_races_have_one_result(seed in 0_u64..1 << 32, ops in prop::collection::vec(op(), 1..80)) {
-        let mut program = Program::new(seed, ops.len());
-        let mut oracle = Oracle::default();
-        for (number, op) in ops.iter().enumerate() {
-            if touches(op) {
-                let mut tried = oracle.clone();
-                follow(op, false, &mut tried);
-                if tried.last_races() {
-                    continue;
-                }
-            }
-            let complete = program.perform(op, number as u32)?;
-            follow(op, complete, &mut oracle);
-            if let Op::HostRead(_) = op {
-                oracle.host_learns("legacy", 0);
-            }
-        }
-        program.gpu.clean();
-        program.gpu.sim.device_synchronize(D0).unwrap();
-        prop_assert_eq!(program.gpu.read(program.x, LEN), program.expected.clone());
-        for (at_index, expected) in &program.expected_outs {
-            prop_assert_eq!(&program.gpu.read(at(program.out, *at_index), expected.len()), expected);
-        }
+        has_one_result(Schedule::Stepped { seed }, &ops)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_hold_on_threads(ops in prop::collection::vec(op(), 1..60)) {
+        agrees(Schedule::Threaded, &ops)?;
+        has_one_result(Schedule::Threaded, &ops)?;
     }
 }
 

@@ -181,7 +181,7 @@ fn rows_end_with_their_memory() {
         let gpu = Gpu::seeded(wrong);
         let (a, x, y) = (gpu.stream(), gpu.alloc(4 * 8), gpu.alloc(4 << 10));
         gpu.fill(a, x, 1, 8);
-        gpu.fill(a, y, 1, 1 << 10);
+        gpu.fill(a, y, 1, 1 << 8);
         match wrong {
             0 => gpu.fill_rows(a, x, 16, Pattern::U32(1), (1, 3)).unwrap(),
             1 => gpu.rows_on_device(a, x, y, rows(1, 1 << 9, 4, 1)).unwrap(),
