@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench_calls;
 mod ci;
 mod doctor;
 mod failure;
@@ -14,10 +15,12 @@ mod harness;
 mod invocation;
 mod loom;
 mod miri;
+mod ptx;
 mod readme;
 mod report;
 mod sanitize;
 mod test_gpu;
+mod test_kernels;
 mod toolchain;
 mod toolkit;
 mod workspace;
@@ -38,6 +41,10 @@ cargo xtask COMMAND
   fuzz [--seconds N]        the fuzz target of space-arena, 60 s unless told otherwise (nightly)
   test-gpu [--emulated]     the contract suite and whole programs on a GPU, or on the emulated
                             driver library, which needs none
+  bench-calls               driver calls and host time of Carve and of cudarc, on an emulated
+                            driver that does nothing
+  ptx [--check]             compiles the kernels in CUDA C; with --check, sees whether that was done
+  test-kernels              the kernels in CUDA C against their models, compiled for the host (c++)
   toolkit                   makes the folder that feature `cuda` is built with, on any machine
   doctor                    what this machine offers, and what will be simulated
   help                      this text
@@ -68,6 +75,10 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["fuzz", "--seconds", word] => fuzz::run(fuzz::seconds(word)?),
         ["test-gpu"] => test_gpu::run(),
         ["test-gpu", "--emulated"] => test_gpu::run_emulated(),
+        ["bench-calls"] => bench_calls::run(),
+        ["ptx"] => ptx::run(ptx::Mode::Write),
+        ["ptx", "--check"] => ptx::run(ptx::Mode::Check),
+        ["test-kernels"] => test_kernels::run(),
         ["toolkit"] => toolkit::run(),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {
@@ -105,7 +116,18 @@ mod tests {
     #[test]
     fn help_names_every_command() {
         for command in [
-            "ci", "sanitize", "miri", "loom", "fuzz", "test-gpu", "toolkit", "doctor", "help",
+            "ci",
+            "sanitize",
+            "miri",
+            "loom",
+            "fuzz",
+            "test-gpu",
+            "bench-calls",
+            "ptx",
+            "test-kernels",
+            "toolkit",
+            "doctor",
+            "help",
         ] {
             assert!(
                 HELP.lines()

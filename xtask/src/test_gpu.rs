@@ -6,6 +6,7 @@ use crate::doctor;
 use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::report::Report;
+use crate::test_kernels;
 use crate::toolkit;
 use crate::workspace;
 
@@ -24,6 +25,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     toolkit::make()?;
     let mut report = Report::new();
     report.command("contract on hardware", &Invocation::new(SUITE))?;
+    report.command("kernels on hardware", &Invocation::new(test_kernels::TESTS))?;
+    report.command("example on hardware", &Invocation::new(PROGRAM))?;
     println!("{report}");
     Ok(())
 }
@@ -39,7 +42,7 @@ pub(crate) fn run_emulated() -> Result<(), Failure> {
 /// The steps of [`run_emulated`]; `ci` has them, too.
 pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
     report.step("toolkit", toolkit::make)?;
-    let folder = report.step("emulated driver library", library)?;
+    let folder = report.step("emulated driver library", || library(Profile::Dev))?;
     let interface = Invocation::new("cargo test --package cuda-sim-library --features cuda");
     report.command("the library's interface", &interface)?;
     for (name, pools) in [
@@ -52,19 +55,41 @@ pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
     report.command(
         "example, emulated",
         &on_library(Invocation::new(PROGRAM), &folder),
-    )
+    )?;
+    match test_kernels::can_run() {
+        true => report.step("kernels, compiled for the host", test_kernels::run),
+        false => {
+            report.skip(
+                "kernels, compiled for the host",
+                "there is no C++ compiler for x86-64",
+            );
+            Ok(())
+        }
+    }
+}
+
+/// How the emulated library is built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Profile {
+    Dev,
+    Release,
 }
 
 /// The folder with the emulated library, by the driver's name.
-pub(crate) fn library() -> Result<PathBuf, Failure> {
-    let line = Invocation::new("cargo build --package cuda-sim-library");
+pub(crate) fn library(profile: Profile) -> Result<PathBuf, Failure> {
+    let (arguments, outputs): (&[&str], _) = match profile {
+        Profile::Dev => (&[], "debug"),
+        Profile::Release => (&["--release"], "release"),
+    };
+    let line =
+        Invocation::new("cargo build --package cuda-sim-library").args(arguments.iter().copied());
     if !line.succeeds()? {
         return Err(Failure::Check(format!(
             "the emulated library was not built:\n    {line}"
         )));
     }
-    let folder = workspace::target_folder().join("emulated");
-    let built = workspace::target_folder().join("debug/libcuda.so");
+    let outputs = workspace::target_folder().join(outputs);
+    let (folder, built) = (outputs.join("emulated"), outputs.join("libcuda.so"));
     let built = std::path::absolute(&built).unwrap_or(built);
     link(&folder, &built).map_err(|error| {
         Failure::Check(format!("{} could not be named: {error}", built.display()))

@@ -9,7 +9,7 @@ use cuda_driver::{
 pub static MODULE: ModuleImage = ModuleImage {
     name: "contract",
     ptx: Some(include_str!("../kernels/contract.ptx")),
-    kernels: &[SCALE, COUNT],
+    kernels: &[SCALE, COUNT, ADD],
 };
 
 /// `out[i] = a * x[i]`: number of elements, `a`, `out`, `x`.
@@ -50,6 +50,36 @@ const COUNT: KernelDeclaration = unsafe {
         ],
         count_footprint,
         count_model,
+    )
+};
+
+/// `out[i] = x[i] + y[i]`: number of elements, `out`, `x`, `y`.
+// SAFETY: the kernel in contract.cu has these parameters and touches the first `n` elements of all.
+const ADD: KernelDeclaration = unsafe {
+    KernelDeclaration::new(
+        "contract_add",
+        &[
+            Param::scalar::<u32>(),
+            Param::pointer::<f32>(Access::Write),
+            Param::pointer::<f32>(Access::Read),
+            Param::pointer::<f32>(Access::Read),
+        ],
+        |args, touched| {
+            let bytes = 4 * u64::from(args.scalar::<u32>(0)?);
+            touched.contiguous(1, Access::Write, bytes);
+            touched.contiguous(2, Access::Read, bytes);
+            touched.contiguous(3, Access::Read, bytes);
+            Some(())
+        },
+        |launch| {
+            let out = launch.take_write::<f32>(1)?;
+            let (x, y) = (launch.take_read::<f32>(2)?, launch.take_read::<f32>(3)?);
+            let pairs = x.iter().zip(y);
+            out.iter_mut()
+                .zip(pairs)
+                .for_each(|(out, (x, y))| *out = x + y);
+            Ok(())
+        },
     )
 };
 

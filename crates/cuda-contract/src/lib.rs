@@ -19,12 +19,14 @@
 //!
 //! # Modules
 //!
-//! `subject` ([`Subject`], [`Need`], [`Bench`]: one device with what tests need of it), `kernels` (the kernels of the
+//! `emulated` (with feature `cuda`: questions to the emulated driver), `subject` ([`Subject`], [`Need`], [`Bench`]: one device with what tests need of it), `kernels` (the kernels of the
 //! suite), and the tests by area: `devices`, `memory`, `order`, `copies`, `launches`, `captures`, `graphs`.
 
 mod captures;
 mod copies;
 mod devices;
+#[cfg(feature = "cuda")]
+pub mod emulated;
 mod graphs;
 pub mod kernels;
 mod launches;

@@ -151,6 +151,20 @@ fn footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
     (code == 0).then_some(())
 }
 
+/// Of each of the program's parameters, the lowest offset that the launch touches behind it.
+fn starts(all: &Arguments<'_>) -> Result<SmallVec<[i64; 8]>, ModelError> {
+    let mut touched = Footprint::default();
+    footprint(all, &mut touched).ok_or(ModelError::Scalar { param: 0 })?;
+    let lowest = |param: usize| {
+        let offsets = touched
+            .regions()
+            .iter()
+            .filter(|region| region.param == param);
+        offsets.map(|region| region.offset_bytes).min().unwrap_or(0)
+    };
+    Ok((1..all.0.len()).map(lowest).collect())
+}
+
 fn c_memory(memory: Option<ModelMemory<'_>>) -> CMemory {
     match memory {
         None => CMemory {
@@ -187,6 +201,12 @@ fn model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
             Argument::Pointer(_) => launch.take_bytes(index)?,
             Argument::Scalar(_) => None,
         }));
+    }
+    if let Some(native) = crate::native::find(&kernel.name) {
+        let starts = starts(&all)?;
+        // SAFETY: the arguments fit, as the footprint has found; the memory was taken from the launch for this call alone.
+        unsafe { crate::native::run(native, &args, &memory, &starts) };
+        return Ok(());
     }
     let config = launch.config();
     let c_launch = CLaunch {

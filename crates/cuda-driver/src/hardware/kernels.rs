@@ -13,9 +13,9 @@ use crate::{
     Kernels, LaunchConfig, ModuleImage, Param, RawFunction, RawModule, RawStream,
 };
 use smallvec::SmallVec;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt::Write;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 impl Kernels for Hardware {
@@ -144,14 +144,23 @@ pub fn register_models(image: &'static ModuleImage) -> Result<bool, ErrorCode> {
     }
 }
 
-/// The function that takes models of kernels; an emulated driver has one.
-fn taker_of_models() -> Option<Register> {
+/// The address of a function of the driver by its name without a version, such as `cuFuncLoad`; `None` when the driver has
+/// none of this name, or when there is no driver.
+#[must_use]
+pub fn driver_function(name: &CStr) -> Option<NonNull<c_void>> {
     let mut function: *mut c_void = null_mut();
     let version = OLDEST_VERSION as c_int;
     // SAFETY: the name ends with a zero, the pointer is to a pointer of ours.
-    check(unsafe { cuGetProcAddress(REGISTER_NAME.as_ptr(), &mut function, version, 0) }).ok()?;
-    // SAFETY: a function of this name has this type; a null pointer becomes `None`.
-    unsafe { std::mem::transmute::<*mut c_void, Option<Register>>(function) }
+    let found = unsafe { cuGetProcAddress(name.as_ptr(), &mut function, version, 0) };
+    check(found).ok()?;
+    NonNull::new(function)
+}
+
+/// The function that takes models of kernels; an emulated driver has one.
+fn taker_of_models() -> Option<Register> {
+    let function = driver_function(REGISTER_NAME)?.as_ptr();
+    // SAFETY: a function of this name has this type.
+    Some(unsafe { std::mem::transmute::<*mut c_void, Register>(function) })
 }
 
 /// PTX of functions that do nothing.

@@ -39,7 +39,7 @@ mod process;
 mod share;
 mod streams;
 
-pub use kernels::register_models;
+pub use kernels::{driver_function, register_models};
 pub use open_error::OpenError;
 pub use share::{device_ptr, raw_function, raw_stream};
 

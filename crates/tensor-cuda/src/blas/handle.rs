@@ -5,7 +5,7 @@ use super::host::HostBlas;
 use super::lease::{AcquireExecution, Execution};
 use super::provider::{MatrixHandle, MatrixProvider};
 use super::workspace;
-use crate::{TensorError, TensorResult};
+use crate::TensorResult;
 use cuda_buffer::SharedCudaBuffer;
 use cuda_driver::CallSite;
 use cuda_runtime::{Device, RuntimeError, Stream, StreamId};
@@ -105,13 +105,12 @@ impl Blas {
         }
     }
 
-    /// The provider: the one that was set, or else the host's on a simulated device.
+    /// The provider: the one that was set, or else [`HostBlas`].
     ///
     /// # Errors
-    /// [`TensorError::NoProvider`] on hardware for which none was set.
+    /// None today: every device has one.
     pub fn provider(&self) -> TensorResult<Arc<dyn MatrixProvider>> {
-        let mut pool = self.state.pool.lock();
-        provider(&mut pool, &self.device)
+        Ok(provider(&mut self.state.pool.lock()))
     }
 
     /// Uses another provider from the next product on. Handles of the earlier one are given up when they are free.
@@ -207,19 +206,13 @@ impl Blas {
     }
 }
 
-fn provider(pool: &mut Pool, device: &Device) -> TensorResult<Arc<dyn MatrixProvider>> {
+fn provider(pool: &mut Pool) -> Arc<dyn MatrixProvider> {
     if let Some(provider) = &pool.provider {
-        return Ok(provider.clone());
-    }
-    if !device.driver().is_simulated() {
-        return Err(TensorError::NoProvider {
-            device: device.id(),
-            driver: device.driver().name(),
-        });
+        return provider.clone();
     }
     let host: Arc<dyn MatrixProvider> = Arc::new(HostBlas::default());
     pool.provider = Some(host.clone());
-    Ok(host)
+    host
 }
 
 #[track_caller]
@@ -289,7 +282,7 @@ impl State {
             match same.or_else(|| any.then_some(0)) {
                 Some(at) => return Ok(pool.idle.remove(at)),
                 None => {
-                    let provider = provider(&mut pool, stream.device())?;
+                    let provider = provider(&mut pool);
                     pool.made += 1;
                     (provider, pool.generation)
                 }

@@ -9,7 +9,7 @@ use crate::number::wide::Wide;
 use cuda_driver::{KernelDeclaration, ModelError, ModelLaunch};
 
 pub(super) const fn declare<T: Real>(name: &'static str) -> KernelDeclaration {
-    // SAFETY: there is no image that could differ from the model.
+    // SAFETY: the kernel in tensor.cu has these parameters, and touches what the footprint says.
     unsafe {
         KernelDeclaration::new(
             name,

@@ -108,7 +108,7 @@ casts! {
 }
 
 pub(super) const fn declare<S: CastTo<D>, D: Pod>(name: &'static str) -> KernelDeclaration {
-    // SAFETY: there is no image that could differ from the model.
+    // SAFETY: the kernel in tensor.cu has these parameters, and touches what the footprint says.
     unsafe {
         KernelDeclaration::new(
             name,

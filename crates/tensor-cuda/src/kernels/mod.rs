@@ -1,7 +1,8 @@
-//! The kernels of this crate: declarations, and models for the simulated device.
+//! The kernels of this crate: declarations, models for simulated devices, and PTX for hardware.
 //!
-//! A family is one operation for several element types. Each declaration says what an image for hardware has to be: its
-//! name (`combine_f32`), its arguments in order, and the bytes that it touches.
+//! A family is one operation for several element types. Each declaration says what the image for hardware is: its
+//! name (`combine_f32`), its arguments in order, and the bytes that it touches. The image is `kernels/tensor.ptx`, which
+//! `cargo xtask ptx` compiles from `kernels/tensor.cu`.
 
 mod argmax;
 mod cast;
@@ -66,7 +67,7 @@ const COUNT: usize = CAST.0 + cast::COUNT;
 /// All kernels, as one module.
 pub(crate) static MODULE: ModuleImage = ModuleImage {
     name: "tensor-cuda",
-    ptx: None,
+    ptx: Some(include_str!("../../kernels/tensor.ptx")),
     kernels: &[
         fill::declare::<1>("fill_b1"),
         fill::declare::<2>("fill_b2"),

@@ -39,7 +39,7 @@ impl Conjugated {
 }
 
 pub(super) const fn declare<T: Number>(name: &'static str) -> KernelDeclaration {
-    // SAFETY: there is no image that could differ from the model.
+    // SAFETY: the kernel in tensor.cu has these parameters, and touches what the footprint says.
     let declaration = unsafe {
         KernelDeclaration::new(name, const { &params::<T>() }, footprint::<T>, model::<T>)
     };

@@ -38,7 +38,7 @@ pub(crate) enum Norm {
 }
 
 pub(super) const fn declare<T: Number>(name: &'static str) -> KernelDeclaration {
-    // SAFETY: there is no image that could differ from the model.
+    // SAFETY: the kernel in tensor.cu has these parameters, and touches what the footprint says.
     unsafe {
         KernelDeclaration::new(
             name,
@@ -50,7 +50,7 @@ pub(super) const fn declare<T: Number>(name: &'static str) -> KernelDeclaration 
 }
 
 pub(super) const fn declare_norm<T: Number>(name: &'static str) -> KernelDeclaration {
-    // SAFETY: there is no image that could differ from the model.
+    // SAFETY: the kernel in tensor.cu has these parameters, and touches what the footprint says.
     unsafe {
         KernelDeclaration::new(
             name,
