@@ -11,6 +11,7 @@ mod ci;
 mod doctor;
 mod failure;
 mod fuzz;
+mod gpu_bundle;
 mod harness;
 mod invocation;
 mod loom;
@@ -45,6 +46,8 @@ cargo xtask COMMAND
                             driver that does nothing
   ptx [--check]             compiles the kernels in CUDA C; with --check, sees whether that was done
   test-kernels              the kernels in CUDA C against their models, compiled for the host (c++)
+  gpu-bundle                a folder with the tests of hardware and a script, for a machine with a
+                            GPU and no Rust
   toolkit                   makes the folder that feature `cuda` is built with, on any machine
   doctor                    what this machine offers, and what will be simulated
   help                      this text
@@ -79,6 +82,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["ptx"] => ptx::run(ptx::Mode::Write),
         ["ptx", "--check"] => ptx::run(ptx::Mode::Check),
         ["test-kernels"] => test_kernels::run(),
+        ["gpu-bundle"] => gpu_bundle::run(),
         ["toolkit"] => toolkit::run(),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {
@@ -124,6 +128,7 @@ mod tests {
             "test-gpu",
             "bench-calls",
             "ptx",
+            "gpu-bundle",
             "test-kernels",
             "toolkit",
             "doctor",
