@@ -53,10 +53,14 @@ pub(crate) fn is_open() -> bool {
 /// # Errors
 /// [`RuntimeError::CaptureActive`], which names what was refused.
 pub fn refuse(what: &'static str) -> RuntimeResult<()> {
-    if OPEN.get() {
-        return Err(RuntimeError::CaptureActive { what });
+    if !OPEN.get() {
+        return Ok(());
     }
-    Ok(())
+    // A forked child has inherited a capture that is none of its own.
+    if let Some(session) = current() {
+        session.core().origin.check()?;
+    }
+    Err(RuntimeError::CaptureActive { what })
 }
 
 /// What an open capture knows: its streams, what its graph must keep alive, and the first failure.
@@ -154,6 +158,7 @@ impl Capture {
         let _site = CallSite::enter();
         let device = stream.device().clone();
         let core = device.core();
+        core.check()?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let global = GlobalCapture::announce(core, mode);
         stream.slot().begin_capture(number, |driver, raw| {
@@ -371,6 +376,12 @@ fn discard(session: &Session, origin: &Stream) {
 /// Leaves every stream of the session usable and forgets the session.
 fn close(session: &Session, ended: bool) {
     let core = session.core();
+    if core.is_elsewhere() {
+        // The parent's capture is the parent's to end.
+        OPEN.set(false);
+        let _ = CURRENT.try_with(|current| drop(current.0.take()));
+        return;
+    }
     let origin = session.streams.borrow().first().cloned();
     if let Some(origin) = origin
         && !ended

@@ -4,7 +4,7 @@ use crate::capture;
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
 use crate::node::{Node, Scope};
-use crate::primitive::Counted;
+use crate::primitive::{Counted, Fault, faulty};
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, DeviceId, RawEvent};
@@ -53,7 +53,8 @@ impl Completion {
     pub(crate) fn is_sole(&mut self) -> bool {
         self.node.as_mut().is_some_and(|node| {
             // The cheap question first.
-            Counted::strong_count(node) == 1 && Counted::get_mut(node).is_some()
+            let alone = Counted::strong_count(node) == 1 && Counted::get_mut(node).is_some();
+            alone || faulty(Fault::CountedAlone) && Counted::strong_count(node) == 2
         })
     }
 
@@ -136,6 +137,7 @@ impl Completion {
     /// [`RuntimeError::CaptureIsolation`] for a completion of a capture; errors of the work asked about.
     #[track_caller]
     pub fn is_complete(&self) -> RuntimeResult<bool> {
+        self.core().origin.check()?;
         if self.is_known_complete() {
             return Ok(true);
         }
@@ -180,6 +182,7 @@ impl Completion {
     /// completion of a capture, errors of the work waited for.
     #[track_caller]
     pub fn wait(&self) -> RuntimeResult<()> {
+        self.core().origin.check()?;
         if self.is_known_complete() {
             return Ok(());
         }

@@ -2,18 +2,21 @@
 
 use crate::clock::{Clock, Point, StreamId};
 use crate::counters::OrderCounts;
+use crate::fork::Origin;
 use crate::gate::Gate;
 use crate::host_memory::HostPool;
 use crate::node::{Node, Scope};
 use crate::notifier::Notifier;
 use crate::policy::{Behaviour, PoisonPolicy};
-use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Counted, Mutex, Ordering};
+use crate::primitive::{Condvar, Counted, Mutex};
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{
     CallSite, CudaError, CudaResult, DeviceId, DeviceProperties, Driver, EventFlags, RawEvent,
 };
 use std::panic::Location;
+// Plain counts and flags, which order nothing that loom looks at.
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The first failure that left a device's state unknown.
@@ -39,6 +42,7 @@ pub(crate) struct DeviceCore {
     pub(crate) properties: DeviceProperties,
     pub(crate) behaviour: Behaviour,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) origin: Origin,
     pub(crate) host_pool: HostPool,
     /// The other devices of the runtime, where they share its fate.
     peers: OnceLock<Vec<Weak<DeviceCore>>>,
@@ -80,6 +84,7 @@ impl DeviceCore {
         Arc::new(Self {
             behaviour,
             host_pool: HostPool::new(host_pool_bytes),
+            origin: Origin::here(),
             peers: OnceLock::new(),
             gate: Gate::of(&driver),
             driver,
@@ -115,6 +120,7 @@ impl DeviceCore {
     /// Fails when the device is poisoned.
     #[inline]
     pub(crate) fn check_poison(&self) -> RuntimeResult<()> {
+        self.origin.check()?;
         match self.is_poisoned() {
             true => Err(self.poison_error(self.poison.get().expect("set before the flag"))),
             false => Ok(()),
@@ -135,6 +141,12 @@ impl DeviceCore {
         let mut parked = self.parked.lock();
         self.has_parked.store(false, Ordering::Release);
         parked.take()
+    }
+
+    /// Whether this process is a child of the one that opened the device.
+    #[inline]
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.origin.is_elsewhere()
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -171,6 +183,9 @@ impl DeviceCore {
     /// Keeps the error of a destructor for the next checked call. The first one stays.
     #[cold]
     pub(crate) fn park(&self, error: RuntimeError) {
+        if self.is_elsewhere() {
+            return;
+        }
         let mut parked = self.parked.lock();
         if parked.is_none() && !matches!(error, RuntimeError::Poisoned { .. }) {
             *parked = Some(error);
@@ -239,6 +254,9 @@ impl DeviceCore {
 
     /// What ordering cost so far.
     pub(crate) fn order_counts(&self) -> OrderCounts {
+        if self.is_elsewhere() {
+            return OrderCounts::default();
+        }
         let (slots, retired) = {
             let slots = self.slots.lock();
             (slots.clone(), *self.retired_counts.lock())
@@ -303,6 +321,9 @@ impl DeviceCore {
 
     /// Takes back a node that only the caller refers to.
     pub(crate) fn return_node(&self, node: Counted<Node>) {
+        if self.is_elsewhere() {
+            return;
+        }
         let refused = {
             let mut spare = self.spare.lock();
             if spare.closed {
@@ -318,6 +339,9 @@ impl DeviceCore {
 
     /// Takes back an event whose node is gone.
     pub(crate) fn return_event(&self, event: RawEvent) {
+        if self.is_elsewhere() {
+            return;
+        }
         let closed = {
             let mut spare = self.spare.lock();
             if !spare.closed {

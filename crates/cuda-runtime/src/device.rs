@@ -260,6 +260,14 @@ impl Device {
         self.0.core.poison(error);
     }
 
+    /// Whether this process is a child, by `fork`, of the one that opened the device. Then every call fails with
+    /// [`RuntimeError::Forked`], nothing reaches the driver, and what was inherited does nothing when it drops.
+    #[inline]
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.0.core.is_elsewhere()
+    }
+
     /// Whether the device is poisoned.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
@@ -296,6 +304,9 @@ impl Device {
     #[must_use]
     pub fn alive(&self) -> Alive {
         let live = &self.0.core.live;
+        if self.is_forked() {
+            return Alive::default();
+        }
         Alive {
             allocations: live.allocations.load(Ordering::Relaxed),
             allocated_bytes: live.allocated_bytes.load(Ordering::Relaxed),
@@ -359,6 +370,11 @@ impl fmt::Debug for Device {
 impl Drop for DeviceResources {
     /// Nothing made from the device is left. Waits for queued work, then gives everything back.
     fn drop(&mut self) {
+        if self.core.is_elsewhere() {
+            // Its threads and its driver are the parent's.
+            std::mem::forget(self.reclaimer.get_mut().take());
+            return;
+        }
         self.providers.close();
         self.memory.late_frees.close();
         // What the thread gave up may have held the last handle of the device: then it ends by itself.

@@ -27,6 +27,17 @@ pub enum RuntimeError {
         origin: &'static Location<'static>,
     },
 
+    /// A child process used what its parent had opened: a device can't be taken along by `fork`.
+    #[error(
+        "the runtime was opened by process {created_pid}, and this is its child {current_pid}: open one here, before the parent has used the driver"
+    )]
+    Forked {
+        /// The process that opened the runtime.
+        created_pid: u32,
+        /// This process.
+        current_pid: u32,
+    },
+
     /// The device has no memory left for this request, also after pending frees were waited for.
     #[error(
         "{device} is out of memory: {wanted_bytes} bytes wanted, {free_bytes} of {total_bytes} bytes free"

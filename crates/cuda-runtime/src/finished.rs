@@ -24,8 +24,15 @@ pub struct Finished {
 impl Finished {
     fn end_watch(&mut self) {
         if let Some(watch) = self.watch.take() {
-            self.completion.core().notifier.forget(watch);
+            forget(&self.completion, watch);
         }
+    }
+}
+
+fn forget(completion: &Completion, watch: WatchId) {
+    let core = completion.core();
+    if !core.is_elsewhere() {
+        core.notifier.forget(watch);
     }
 }
 
@@ -130,7 +137,7 @@ struct Watches<'c>(Vec<(&'c Completion, WatchId)>);
 impl Drop for Watches<'_> {
     fn drop(&mut self) {
         for (completion, watch) in self.0.drain(..) {
-            completion.core().notifier.forget(watch);
+            forget(completion, watch);
         }
     }
 }

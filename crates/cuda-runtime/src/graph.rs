@@ -87,6 +87,7 @@ impl Graph {
         stream.check_device(&self.device)?;
         let device = self.device.id();
         let slot = stream.slot();
+        self.device.check_poison()?;
         let mut last = self.last.lock();
         let mut implied = 0;
         let needed = before.into_iter().filter(|completion| {
@@ -139,7 +140,9 @@ impl Graph {
     /// Gives up what replays needed, once the last one is over.
     fn give_up(&self, keep: Kept, last: Option<Completion>) {
         match last {
-            Some(last) if !keep.is_empty() && !last.is_known_complete() => {
+            Some(last)
+                if !keep.is_empty() && !last.is_known_complete() && !self.device.is_forked() =>
+            {
                 self.device.free_later(Grave {
                     memory: Grabbed::Kept(keep),
                     bytes: 0,

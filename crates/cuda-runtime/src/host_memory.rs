@@ -134,6 +134,9 @@ impl Device {
     ) {
         let _site = CallSite::enter();
         let core = self.core();
+        if core.is_elsewhere() {
+            return;
+        }
         let outstanding: SmallVec<[Completion; 4]> = outstanding.into_iter().collect();
         let idle = outstanding.iter().all(Completion::is_known_complete);
         if idle && core.open_captures() == 0 && capture::refuse("").is_ok() {

@@ -45,7 +45,7 @@
 //! `slot` is one driver stream with its timeline (`slot_host` waits for it, `slot_capture` lets it be captured), `node` a place on
 //! one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `host_memory` is page-locked;
-//! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `core` holds what all objects
+//! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `fork` tells a child process; `core` holds what all objects
 //! of a device share; `primitive` is what loom replaces.
 
 mod capture;
@@ -57,10 +57,13 @@ mod device;
 mod discover;
 mod error;
 mod finished;
+mod fork;
 mod gate;
 mod graph;
 mod host_memory;
 mod late_frees;
+#[cfg(all(test, loom))]
+mod loom;
 mod memory;
 mod module;
 mod node;

@@ -140,6 +140,7 @@ impl DeviceMemory {
     /// Waits for pending frees, wherever they are queued.
     pub(crate) fn drain(&self) -> RuntimeResult<()> {
         capture::refuse("waiting for frees")?;
+        self.core.origin.check()?;
         self.late_frees.wait_until_empty();
         let slots = self.core.slots();
         slots
@@ -271,6 +272,9 @@ impl Allocation {
     #[track_caller]
     pub fn reclaim(mut self, outstanding: impl IntoIterator<Item = Completion>) {
         let _site = CallSite::enter();
+        if self.device.is_forked() {
+            return;
+        }
         // An allocation of 0 bytes left has nothing to leak when it drops.
         let bytes = std::mem::take(&mut self.bytes);
         let live = &self.device.core().live;

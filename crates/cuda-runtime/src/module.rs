@@ -70,6 +70,7 @@ impl Device {
                 kernel: name,
             })?;
         let core = self.core();
+        core.check_poison()?;
         let mut loaded = self.modules().loaded.lock();
         let key = std::ptr::from_ref(image).addr();
         let module = match loaded.entry(key) {

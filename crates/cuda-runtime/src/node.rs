@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
-use crate::primitive::{AtomicBool, Ordering};
+use crate::primitive::{AtomicBool, Fault, Ordering, faulty};
 use crate::slot::Slot;
 use cuda_driver::RawEvent;
 use std::fmt;
@@ -44,7 +44,14 @@ pub(crate) struct Node {
     recorded: AtomicBool,
     /// A record failed, so what the event stands for is unknown: it is destroyed instead of recycled.
     spoiled: AtomicBool,
+    /// For loom: written with what the flag `recorded` publishes, read by who relies on it.
+    #[cfg(loom)]
+    witness: loom::cell::UnsafeCell<()>,
 }
+
+// SAFETY: the witness holds nothing; loom reports accesses to it that race.
+#[cfg(loom)]
+unsafe impl Sync for Node {}
 
 impl Node {
     pub(crate) fn new(slot: &Arc<Slot>, scope: Scope, point: Point) -> Self {
@@ -56,6 +63,8 @@ impl Node {
             event: OnceLock::new(),
             recorded: AtomicBool::new(false),
             spoiled: AtomicBool::new(false),
+            #[cfg(loom)]
+            witness: loom::cell::UnsafeCell::new(()),
         }
     }
 
@@ -67,6 +76,8 @@ impl Node {
         (self.scope, self.point) = (scope, point);
         self.clock.copy_from(clock);
         self.recorded = AtomicBool::new(false);
+        #[cfg(loom)]
+        self.witness.with_mut(|_| ());
     }
 
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
@@ -76,8 +87,20 @@ impl Node {
     /// The event, if it stands for this place.
     pub(crate) fn recorded_event(&self) -> Option<RawEvent> {
         // Pairs with `set_recorded`: who sees the flag comes after the record.
-        let recorded = self.recorded.load(Ordering::Acquire);
+        let recorded = self.recorded.load(self.order(Ordering::Acquire));
+        #[cfg(loom)]
+        if recorded {
+            self.witness.with(|_| ());
+        }
         recorded.then(|| *self.event.get().expect("made before it was recorded"))
+    }
+
+    /// The order of accesses to `recorded`.
+    fn order(&self, order: Ordering) -> Ordering {
+        match faulty(Fault::WeakRecord) {
+            true => Ordering::Relaxed,
+            false => order,
+        }
     }
 
     /// The event, to be recorded; made by `make` when there is none. Called under the slot's lock.
@@ -99,7 +122,9 @@ impl Node {
 
     /// The event stands for this place. Called under the slot's lock, after the record.
     pub(crate) fn set_recorded(&self) {
-        self.recorded.store(true, Ordering::Release);
+        #[cfg(loom)]
+        self.witness.with_mut(|_| ());
+        self.recorded.store(true, self.order(Ordering::Release));
     }
 
     /// The event must not be used again: its record failed.

@@ -5,9 +5,9 @@
 
 use crate::completion::Completion;
 use crate::core::DeviceCore;
+use crate::primitive::{Condvar, Mutex};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::CaptureMode;
-use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -50,6 +50,7 @@ impl Notifier {
         completion: Option<&Completion>,
         waker: &Waker,
     ) -> RuntimeResult<WatchId> {
+        core.origin.check()?;
         let notifier = &core.notifier;
         // Outside the lock: a waker may be anything.
         let watch = (completion.cloned(), waker.clone());
@@ -62,7 +63,8 @@ impl Notifier {
             waker.wake_by_ref();
             return Ok(id);
         }
-        if state.thread.is_none() {
+        // Under loom nothing may run but the model's own threads, which need no completion to be asked about.
+        if state.thread.is_none() && !cfg!(loom) {
             match start(core) {
                 Ok(thread) => state.thread = Some(thread),
                 Err(error) => {

@@ -3,7 +3,7 @@
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::notifier::{Notifier, WatchId};
-use crate::primitive::{Mutex, MutexGuard};
+use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
 use crate::slot::{AfterLease, Slot};
 use crate::stream::Lease;
 use crate::{RuntimeError, RuntimeResult};
@@ -137,6 +137,9 @@ impl Pool {
     }
 
     pub(crate) fn counts(&self) -> PoolCounts {
+        if self.core.is_elsewhere() {
+            return PoolState::default().counts();
+        }
         self.state.lock().counts()
     }
 
@@ -167,6 +170,7 @@ impl Pool {
 
     /// Fails when there can never be so many.
     pub(crate) fn check_can_hold(&self, count: usize) -> RuntimeResult<()> {
+        self.core.check_poison()?;
         self.check_size(&self.state.lock(), count)
     }
 
@@ -248,7 +252,9 @@ impl Pool {
                 state.missing += 1;
             }
         }
-        self.announce(state);
+        if !faulty(Fault::SilentReturn) {
+            self.announce(state);
+        }
     }
 
     /// Wakes who is first in the queue, if anybody: a stream may have become free.
@@ -263,6 +269,9 @@ impl Pool {
 
     /// Leaves the queue, and lets the next one look.
     pub(crate) fn leave(&self, ticket: u64) {
+        if self.core.is_elsewhere() {
+            return;
+        }
         let mut state = self.state.lock();
         let at = state
             .waiting
@@ -272,7 +281,9 @@ impl Pool {
         if state.waiting.is_empty() {
             self.end_watches(&mut state);
         }
-        self.announce(state);
+        if !faulty(Fault::SilentLeave) {
+            self.announce(state);
+        }
         drop(place);
     }
 

@@ -110,6 +110,9 @@ impl Device {
         &self,
         make: impl FnOnce(&Device) -> Result<P, E>,
     ) -> Result<Arc<P>, E> {
+        if self.is_forked() {
+            return make(self).map(Arc::new);
+        }
         let providers = self.providers();
         let (id, this) = (TypeId::of::<P>(), std::thread::current().id());
         let mut state = providers.state.lock();

@@ -24,6 +24,9 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.devices.iter().any(Device::is_forked) {
+            return;
+        }
         // What is kept with a device may hold it, and would keep it for ever.
         self.devices
             .iter()
@@ -102,6 +105,9 @@ impl Runtime {
         let _site = CallSite::enter();
         crate::capture::refuse("shutting the runtime down")?;
         let devices = &self.0.devices;
+        devices
+            .iter()
+            .try_for_each(|device| device.core().origin.check())?;
         devices.iter().for_each(|device| device.providers().clear());
         let drained: Vec<_> = devices.iter().map(Device::drain).collect();
         drained.into_iter().collect::<RuntimeResult<()>>()?;

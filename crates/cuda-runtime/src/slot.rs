@@ -9,7 +9,9 @@ use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::counters::OrderCounts;
 use crate::node::{Node, Scope};
-use crate::primitive::{AtomicBool, AtomicU64, Counted, Mutex, Ordering};
+use crate::primitive::{
+    AtomicBool, AtomicU64, Counted, Fault, Mutex, MutexGuard, Ordering, faulty,
+};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
 use smallvec::SmallVec;
@@ -176,13 +178,22 @@ impl Slot {
         slot
     }
 
+    /// The state. Fails in a forked child, where whoever held the lock may be gone.
+    #[inline]
+    pub(crate) fn lock(&self) -> RuntimeResult<MutexGuard<'_, SlotState>> {
+        self.core.origin.check()?;
+        Ok(self.state.lock())
+    }
+
     fn is_exposed(&self) -> bool {
         self.exposed.load(Ordering::Acquire)
     }
 
     /// From now on anything may be queued behind Carve's back, so every place gets its event at once.
     pub(crate) fn expose(&self) {
-        let mut state = self.state.lock();
+        let Ok(mut state) = self.lock() else {
+            return;
+        };
         if let Ok((timeline, session)) = state.active()
             && let Err(error) = self.settle(timeline, session.as_deref())
         {
@@ -205,7 +216,7 @@ impl Slot {
         &self,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<T> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         let (timeline, session) = state.active()?;
         let session = session.as_deref();
         let result = self.settle(timeline, session).and_then(|()| {
@@ -240,7 +251,7 @@ impl Slot {
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<(T, Completion)> {
         self.core.check()?;
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         let (timeline, None) = state.active()? else {
             return Err(RuntimeError::CaptureActive {
                 what: "allocating device memory",
@@ -270,7 +281,10 @@ impl Slot {
         &self,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
     ) -> Option<RuntimeResult<()>> {
-        let state = self.state.lock();
+        let state = match self.lock() {
+            Ok(state) => state,
+            Err(error) => return Some(Err(error)),
+        };
         if state.captured.is_some() || state.retired || self.is_exposed() {
             return None;
         }
@@ -280,7 +294,7 @@ impl Slot {
 
     /// A completion of everything queued so far.
     pub(crate) fn record(self: &Arc<Self>) -> RuntimeResult<Completion> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         let (timeline, session) = state.active()?;
         self.place(timeline, session.as_deref())
     }
@@ -333,7 +347,11 @@ impl Slot {
             return Ok(());
         };
         timeline.open = false;
-        if tail.event().is_some() || tail.is_known_complete() || tail.is_sole() {
+        if tail.event().is_some()
+            || tail.is_known_complete()
+            || tail.is_sole()
+            || faulty(Fault::Unsettled)
+        {
             return Ok(());
         }
         self.record_tail(timeline, session)
@@ -380,7 +398,7 @@ impl Slot {
 
     /// Records an event for a place that has none, wherever it is asked for.
     pub(crate) fn record_late(&self, place: &Completion) -> RuntimeResult<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         // Somebody may have been faster.
         if place.event().is_some() || place.is_known_complete() {
             return Ok(());
@@ -399,7 +417,7 @@ impl Slot {
 
     /// Whether a place without an event is complete; `None` when it has got one, or is known to be complete.
     pub(crate) fn query_tail(&self, place: &Completion) -> RuntimeResult<Option<bool>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         if place.event().is_some() || place.is_known_complete() {
             return Ok(None);
         }
@@ -421,7 +439,7 @@ impl Slot {
     /// A completion of everything queued outside captures so far, also while the stream captures; `None` when that
     /// is nothing.
     pub(crate) fn record_eager(self: &Arc<Self>) -> RuntimeResult<Option<Completion>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         if state.captured.is_some() {
             // The capture's begin has recorded the tail, and nothing eager was queued since.
             return Ok(state.eager.tail.clone());
@@ -481,7 +499,9 @@ impl Slot {
 
     /// Uses the stream for the last time: whoever holds its tail gets an event.
     pub(crate) fn retire(&self) {
-        let mut state = self.state.lock();
+        let Ok(mut state) = self.lock() else {
+            return;
+        };
         state.retired = true;
         if let Err(error) = self.settle(&mut state.eager, None) {
             self.core.park(error);

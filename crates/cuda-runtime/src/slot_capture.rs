@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 impl Slot {
     pub(crate) fn is_capturing(&self) -> bool {
-        self.state.lock().captured.is_some()
+        self.lock().is_ok_and(|state| state.captured.is_some())
     }
 
     /// The session, when this thread's open capture includes the stream.
@@ -22,7 +22,7 @@ impl Slot {
         if !capture::is_open() && self.timeline() == self.id {
             return Ok(None);
         }
-        self.state.lock().active().map(|(_, session)| session)
+        self.lock()?.active().map(|(_, session)| session)
     }
 
     /// Identity of the timeline that operations go to now.
@@ -39,7 +39,7 @@ impl Slot {
         session: u64,
         begin: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
     ) -> RuntimeResult<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         self.prepare_capture(&mut state)?;
         self.core.call(|driver| begin(driver, self.raw))?;
         self.enter_capture(&mut state, session);
@@ -53,7 +53,7 @@ impl Slot {
         fork: &Completion,
     ) -> RuntimeResult<()> {
         fork.ensure_event()?;
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         self.prepare_capture(&mut state)?;
         let timeline = self.enter_capture(&mut state, session.number());
         // This wait is what makes the driver capture the stream.

@@ -43,6 +43,7 @@ impl Slot {
     /// destructor left is mistaken for one.
     pub(crate) fn synchronize(&self) -> RuntimeResult<Synchronized> {
         capture::refuse("waiting on the host")?;
+        self.core.origin.check()?;
         let (position, clock, queued) = self.position();
         self.take_frees();
         self.wait_on_host(position, &clock, |driver| {
@@ -58,7 +59,7 @@ impl Slot {
     pub(crate) fn drain(&self) -> RuntimeResult<()> {
         capture::refuse("waiting on the host")?;
         let eager = {
-            let state = self.state.lock();
+            let state = self.lock()?;
             match state.captured.is_some() {
                 // The capture's begin has recorded the tail, and nothing eager was queued since.
                 true => Some(state.eager.tail.clone()),
@@ -77,7 +78,9 @@ impl Slot {
 
     /// Whether nothing was queued since `synchronized`, so that everything on the stream is done.
     pub(crate) fn is_done(&self, synchronized: &Synchronized) -> bool {
-        let state = self.state.lock();
+        let Ok(state) = self.lock() else {
+            return false;
+        };
         state.captured.is_none()
             && !self.exposed.load(Ordering::Acquire)
             && synchronized.timeline == self.id
@@ -86,7 +89,7 @@ impl Slot {
 
     /// Whether nothing is queued or running here; asks the driver. For streams that no capture joins.
     pub(crate) fn is_idle(&self) -> RuntimeResult<bool> {
-        let mut state = self.state.lock();
+        let mut state = self.lock()?;
         state.eager.open = false;
         let idle = self.core.call_in_cleanup(|_| {
             self.core

@@ -3,7 +3,7 @@
 use crate::capture::Session;
 use crate::clock::StreamId;
 use crate::completion::{Completion, needed};
-use crate::primitive::MutexGuard;
+use crate::primitive::{Fault, MutexGuard, faulty};
 use crate::slot::{Slot, SlotState, Timeline, doom};
 use crate::{RuntimeError, RuntimeResult};
 use smallvec::SmallVec;
@@ -41,7 +41,7 @@ pub struct Standing<'s> {
 
 impl<'s> Standing<'s> {
     pub(crate) fn of(slot: &'s Slot) -> RuntimeResult<Self> {
-        let mut state = slot.state.lock();
+        let mut state = slot.lock()?;
         let (_, session) = state.active()?;
         Ok(Self {
             slot,
@@ -119,6 +119,11 @@ impl<'s> Standing<'s> {
             failed?;
             if open.is_empty() {
                 return Ok(());
+            }
+            if faulty(Fault::EarlyClock) {
+                let ahead = timeline(&mut self.state, self.session.is_some());
+                open.iter()
+                    .for_each(|completion| ahead.clock.advance(completion.point()));
             }
             // Under the lock of those streams alone: two that wait for each other can't hold both.
             let Self { slot, state, .. } = self;

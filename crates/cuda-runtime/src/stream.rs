@@ -59,6 +59,9 @@ impl Lease {
         let Some(device) = last.device.take() else {
             return;
         };
+        if device.is_forked() {
+            return;
+        }
         match last.origin {
             Origin::Pool(pool) => device.pool(pool).give_back(lease),
             Origin::User => lease.slot.retire(),

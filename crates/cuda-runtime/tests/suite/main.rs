@@ -2,6 +2,7 @@
 
 mod busy;
 mod capture;
+mod executors;
 mod graphs;
 mod kit;
 mod memory;
@@ -9,4 +10,5 @@ mod places;
 mod pool;
 mod provider;
 mod setup;
+mod threaded;
 mod waiting;
