@@ -59,7 +59,9 @@ impl<A: Allocator + ?Sized> Allocator for &A {
 ///
 /// The binding is this thread's. A thread that should have it is spawned with
 /// [`spawn_in_scope`](crate::spawn_in_scope). Work for a pool of threads takes the scope along and
-/// enters it inside each job:
+/// enters it inside each job. A thread of the pool that waits inside a scope, for the halves of a
+/// `rayon::join` for instance, may do other jobs meanwhile: those that enter no scope make their
+/// arrays in that one.
 ///
 /// ```
 /// use space_array::{AllocArray, AllocBuffer, BumperAllocator, current_scope, with_allocator};

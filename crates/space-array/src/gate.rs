@@ -130,3 +130,40 @@ impl Gate {
         self.changed.notify_all();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{
+        AllocBuffer, ArrayError, BumperAllocator, CheckedAllocArray, InvalidMemory, sync::Arc,
+        with_allocator, word::MAX_PINS,
+    };
+
+    #[test]
+    fn more_views_than_can_be_counted_are_refused() {
+        let bumper = BumperAllocator::new(AllocBuffer::new(4096).unwrap());
+        let x = with_allocator(&bumper, || CheckedAllocArray::filled([8], 7_u32));
+        let region = Arc::clone(&lock(&bumper.shared.state.0).region);
+        region
+            .gate
+            .word
+            .fetch_add(MAX_PINS as u64, Ordering::Relaxed);
+        let refused = InvalidMemory::TooManyViews {
+            allocator: bumper.id(),
+            views: MAX_PINS,
+        };
+        assert_eq!(x.try_view().err(), Some(refused.clone()));
+        let fresh = with_allocator(&bumper, || CheckedAllocArray::<u8, _>::try_uninit([1]));
+        let error = fresh.err();
+        assert!(
+            matches!(&error, Some(ArrayError::Invalid(e)) if *e == refused),
+            "{error:?}"
+        );
+        region
+            .gate
+            .word
+            .fetch_sub(MAX_PINS as u64, Ordering::Relaxed);
+        assert_eq!(x.sum(), 56);
+        assert_eq!(bumper.reset(), Ok(()));
+    }
+}

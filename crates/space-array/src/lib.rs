@@ -52,7 +52,7 @@
 //! - allocators: [`BumperAllocator`] over an [`AllocBuffer`] or an [`AutoscalingAllocBuffer`];
 //!   [`UncheckedBumperAllocator`]; [`DefaultAllocator`]; [`Statistics`]
 //! - scopes: [`with_allocator`], [`Allocator`]; across threads [`Scope`], [`current_scope`] and
-//!   [`spawn_in_scope`]
+//!   [`spawn_in_scope`]; for tasks [`InScope`]
 //! - errors: [`ArrayError`], [`InvalidMemory`], [`ResetError`], [`Exhausted`]
 
 mod alloc_block;
@@ -103,7 +103,7 @@ pub use kind::{Checked, Counted, Kind};
 pub use operand::Operand;
 pub use ops::{ProductDim, Scalar};
 pub use shape::{Broadcast, Combined};
-pub use space_core::{AllocError, Element, Scope, current_scope, spawn_in_scope};
+pub use space_core::{AllocError, Element, InScope, Scope, current_scope, spawn_in_scope};
 pub use statistics::Statistics;
 pub use unchecked::UncheckedBumperAllocator;
 pub use uninit::UninitArray;

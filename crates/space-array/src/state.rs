@@ -242,3 +242,23 @@ impl Locked<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::LAST_GENERATION;
+    use crate::{AllocArray, AllocBuffer, BumperAllocator, CheckedAllocArray, with_allocator};
+
+    #[test]
+    fn generations_do_not_wrap() {
+        let bumper = BumperAllocator::new(AllocBuffer::new(4096).unwrap());
+        let mut locked = bumper.shared.lock();
+        locked.replace_region(LAST_GENERATION).unwrap();
+        drop(locked);
+        let old = with_allocator(&bumper, || CheckedAllocArray::filled([8], 7_u32));
+        assert_eq!(bumper.reset(), Ok(()));
+        assert_eq!(bumper.generation(), 0);
+        let new = with_allocator(&bumper, || AllocArray::filled([8], 9_u32));
+        // The old region is not used again, so that nothing of it is overwritten.
+        assert_eq!((old.sum(), new.sum()), (56, 72));
+    }
+}

@@ -1,17 +1,18 @@
 //! Allocators: where arrays come from, and when memory is given back.
 
 use std::{
-    mem,
+    future, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Barrier, mpsc},
+    task::{Context, Poll, Waker},
     thread,
     time::{Duration, Instant},
 };
 
 use ndarray::{Axis, Ix1, s};
 use space_array::{
-    AllocArray, AllocBuffer, ArrayError, AutoscalingAllocBuffer, BumperAllocator,
-    CheckedAllocArray, DefaultAllocator, InvalidMemory, ResetError, Scope, current_scope,
+    AllocArray, AllocBuffer, Allocator, ArrayError, AutoscalingAllocBuffer, BumperAllocator,
+    CheckedAllocArray, DefaultAllocator, InScope, InvalidMemory, ResetError, Scope, current_scope,
     spawn_in_scope, with_allocator,
 };
 use space_core::{AllocError, Space, Undef, ambient_alloc};
@@ -60,6 +61,37 @@ fn a_scope_of_one_thread_is_not_that_of_another() {
             .unwrap();
         assert_eq!(bumper.statistics().in_use_bytes, 65);
     });
+}
+
+#[test]
+fn a_task_keeps_its_scope_wherever_it_is_polled() {
+    // pytorch#152861
+    let (bumper, other) = (bumper(4096), bumper(4096));
+    let mut yielded = false;
+    let mut task = Box::pin(InScope::new(bumper.scope().clone(), async {
+        let a = AllocArray::filled([1], 1_u8);
+        let again = |_: &mut Context<'_>| match mem::replace(&mut yielded, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        };
+        future::poll_fn(again).await;
+        &a + 1
+    }));
+    let mut context = Context::from_waker(Waker::noop());
+    with_allocator(&other, || {
+        assert!(task.as_mut().poll(&mut context).is_pending());
+        drop(AllocArray::filled([1], 1_u8));
+    });
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut context = Context::from_waker(Waker::noop());
+            let done = task.as_mut().poll(&mut context);
+            assert!(matches!(done, Poll::Ready(sum) if sum[[0]] == 2));
+            drop(AllocArray::filled([1], 1_u8));
+        });
+    });
+    let used = |bumper: &BumperAllocator| bumper.statistics().in_use_bytes;
+    assert_eq!((used(&bumper), used(&other)), (65, 1));
 }
 
 #[test]
