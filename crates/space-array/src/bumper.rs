@@ -195,6 +195,7 @@ impl Shared {
     }
 
     /// Memory for an array of this crate.
+    #[inline]
     pub(crate) fn piece(&self, want: Want, layout: Layout) -> Result<Piece, ArrayError> {
         let (address, grip) = match want {
             Want::Counted => {
@@ -220,6 +221,7 @@ impl Shared {
         Ok(unsafe { AllocBlock::kept(address, layout.size(), store) })
     }
 
+    #[inline]
     fn counted(&self, layout: Layout) -> Result<(NonNull<u8>, Arc<Hold>), ArrayError> {
         if let Some(lane) = self.lane(layout) {
             let mut lane = lock(lane);

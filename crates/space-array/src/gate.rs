@@ -11,7 +11,12 @@ use crate::{
 ///
 /// Memory of a generation may be used while a pin of that generation is held. Taking one is one
 /// compare-and-swap; so is going on to the next generation, which needs that no pin is held. What
-/// was done under a pin happens before the next generation begins.
+/// was done under a pin happens before the next generation begins: `unpin` releases what `advance`
+/// acquires, and nothing but changes of the one word lies between.
+///
+/// The other two halves, that `pin` acquires what `advance` releases, are more than the bytes need:
+/// whoever has an array of the new generation got it through the allocator's lock. They cost
+/// nothing, and a pin needs no look at the rest of the crate then.
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,

@@ -89,6 +89,7 @@ pub(crate) fn ask(want: Want, layout: Layout) -> Result<Piece, ArrayError> {
 }
 
 /// Memory of an arena or of somebody's own space, or of the heap.
+#[inline]
 fn ask_others(layout: Layout) -> Result<Piece, ArrayError> {
     let (address, store) = match Ambient.block(layout) {
         Ok(block) => (block.address(), Store::Ambient { _block: block }),

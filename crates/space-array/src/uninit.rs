@@ -33,6 +33,7 @@ pub struct UninitArray<T, D, K: Kind> {
 
 impl<T: Element, D: Dimension, K: Kind> UninitArray<T, D, K> {
     /// Memory of the allocator in scope for the extents `dim`.
+    #[inline]
     pub(crate) fn new(dim: D) -> Result<Self, ArrayError> {
         let layout = layout_of::<T, D>(&dim)?;
         let piece = source::ask(K::WANT, layout)?;
