@@ -318,7 +318,9 @@ impl Pool {
         let mut state = self.state.lock();
         let first = state.waiting.front().map(|place| place.number);
         if first.is_none() || first == *ticket {
-            self.look(&mut state);
+            if state.idle.len() < count {
+                self.look(&mut state);
+            }
             if let Some(leases) = state.take_many(count) {
                 drop(state);
                 if let Some(ticket) = ticket.take() {
