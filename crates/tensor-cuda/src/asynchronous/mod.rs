@@ -45,5 +45,5 @@ pub use elementwise::{
     add, axpy, fill, linear, map, map_in_place, multiply, multiply_in_place, scale,
 };
 pub use products::{assign_product, gemm};
-pub use task::{DeviceOf, device_task};
+pub use task::{DeviceOf, device_task, product_task};
 pub use transfer::{copy, from_ndarray, to_device, to_ndarray};

@@ -67,9 +67,13 @@ where
     Ok(spawn(executor, operation, prepared)?)
 }
 
-/// As [`device_task`], with a handle and a stream.
+/// As [`device_task`], with a lease of a handle and a stream, for several products at once: they share the stream, and none of them
+/// waits for another.
+///
+/// # Errors
+/// As for [`device_task`].
 #[track_caller]
-pub(super) fn product_task<S, K, P, L>(
+pub fn product_task<S, K, P, L>(
     executor: &S,
     operation: &'static str,
     tickets: P,
