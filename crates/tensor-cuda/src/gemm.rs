@@ -3,7 +3,7 @@
 use crate::blas::{Factors, Lease, Operands, product, products};
 use crate::operation::Operation;
 use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
-use crate::{CudaTensor, Layout, Number, TensorResult};
+use crate::{CudaTensor, Number, TensorResult};
 use cuda_driver::CallSite;
 
 /// Queues `out = alpha a b + beta out`, with `out` of m x n, `a` of m x k and `b` of k x n elements, on a stream or on an
@@ -173,18 +173,11 @@ where
 
 /// A matrix as the only one of a batch.
 fn one<T>(view: TensorView<'_, T, 2>) -> TensorView<'_, T, 3> {
-    let layout = batch_of_one(view.layout());
+    let layout = view.layout().batch_of_one();
     view.with(layout)
 }
 
 fn one_mut<T>(view: TensorViewMut<'_, T, 2>) -> TensorViewMut<'_, T, 3> {
-    let layout = batch_of_one(view.layout());
+    let layout = view.layout().batch_of_one();
     view.with(layout)
-}
-
-fn batch_of_one(layout: &Layout<2>) -> Layout<3> {
-    let [rows, columns] = layout.extents();
-    layout
-        .broadcast([1, rows, columns])
-        .expect("the extents are the same, with one more")
 }

@@ -313,6 +313,16 @@ impl<const N: usize> Layout<N> {
 }
 
 impl Layout<2> {
+    /// The matrix as the only one of a batch.
+    pub(crate) fn batch_of_one(self) -> Layout<3> {
+        let ([rows, columns], [row, column]) = (self.extents, self.strides);
+        Layout {
+            extents: [1, rows, columns],
+            strides: [0, row, column],
+            offset: self.offset,
+        }
+    }
+
     /// A row-major matrix whose rows start `leading` elements apart, as BLAS calls it.
     ///
     /// # Errors

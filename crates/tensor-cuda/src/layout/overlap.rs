@@ -8,7 +8,7 @@ const BUDGET: usize = 50_000;
 /// Whether two different indices may name the same element. Exact for all layouts that come from slices, transposes and
 /// reshapes; for others exact as long as a bounded search finds the answer, and else `true`.
 pub(crate) fn repeats(extents: &[usize], strides: &[isize]) -> bool {
-    if extents.contains(&0) {
+    if extents.contains(&0) || is_nested(extents, strides) {
         return false;
     }
     // From the smallest stride to the largest: (last index, stride).
@@ -43,6 +43,20 @@ pub(crate) fn repeats(extents: &[usize], strides: &[isize]) -> bool {
             meets(&dims, 0, false, &mut budget)
         }
     }
+}
+
+/// Whether each dimension strides over everything that those after it reach: the usual case, without sorting.
+fn is_nested(extents: &[usize], strides: &[isize]) -> bool {
+    let mut reach = 0_usize;
+    let dims = extents.iter().zip(strides).rev();
+    dims.filter(|&(&extent, _)| extent > 1)
+        .all(|(&extent, &stride)| {
+            let stride = stride.unsigned_abs();
+            let apart = stride > reach;
+            // What saturates is strided over by nothing.
+            reach = reach.saturating_add((extent - 1).saturating_mul(stride));
+            apart
+        })
 }
 
 fn gcd(a: u128, b: u128) -> u128 {

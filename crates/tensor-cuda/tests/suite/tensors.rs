@@ -1,17 +1,18 @@
 //! New tensors, packed tensors, tensors of a rank known at run time, and tensors as arrays of spaces.
 
 use crate::common::setup;
-use cuda_buffer::{CudaBuffer, DeviceArena, DeviceData, DeviceSlab, DeviceSpace};
+use cuda_buffer::{CudaBuffer, DeviceArena, DeviceData, DeviceMemory, DeviceSlab, DeviceSpace};
 use cuda_driver::Call;
 use cuda_runtime::Runtime;
 use cuda_sim::SimDriver;
 use ndarray::{Array1, Array2, Array3, array};
 use num_complex::Complex;
 use proptest::prelude::*;
-use space_core::{Similar, Space, Undef};
+use space_arena::{Allocating, Made, MadeInFrame, Mutate, Verb};
+use space_core::{Block, Similar, Space, Undef};
 use tensor_cuda::{
-    CudaTensor, DynTensor, IntoView, Layout, PackedTensors, TensorError, copy, fill, matmul, sum,
-    to_ndarray,
+    CudaTensor, DynTensor, IntoView, Layout, PackedTensors, TensorError, TensorViewMut,
+    assign_product, copy, fill, matmul, sum, to_ndarray,
 };
 
 #[test]
@@ -81,7 +82,7 @@ fn uninitialised_numbers_are_signalling_nans_to_the_bit() {
     const SINGLE: u32 = 0x7fa0_0000;
     const DOUBLE: u64 = 0x7ff4_0000_0000_0000;
     fn bits<T: bytemuck::Pod, U: bytemuck::Pod>(tensor: &CudaTensor<T, 2>) -> Vec<U> {
-        bytemuck::pod_collect_to_vec(&tensor.to_vec().unwrap())
+        bytemuck::cast_slice(&tensor.to_vec().unwrap()).to_vec()
     }
     assert_eq!(
         bits::<f32, u32>(&CudaTensor::uninitialized(device, [2, 3]).unwrap()),
@@ -250,7 +251,7 @@ fn step<S>(
     x: &CudaTensor<f32, 2>,
 ) -> Result<Array1<f32>, TensorError>
 where
-    S: Space<Family = cuda_buffer::DeviceMemory>,
+    S: Space<Family = DeviceMemory>,
 {
     space.scratch(|frame| {
         let mut turned = frame.alloc(Undef::<f32, _>::new([x.extents()[1], x.extents()[0]]))?;
@@ -315,4 +316,69 @@ fn new_tensors_are_ordered_with_other_streams() {
         assert_eq!(b.to_ndarray().unwrap().sum(), 8.0);
         runtime.simulation().unwrap().assert_no_reports();
     }
+}
+
+/// y = (x w) w, with x w as scratch, over blocks of any kind.
+struct Twice<'x> {
+    x: &'x CudaTensor<f32, 2>,
+    w: &'x CudaTensor<f32, 2>,
+    stream: &'x cuda_runtime::Stream,
+}
+
+impl Verb for Twice<'_> {
+    type Outputs = Undef<f32, [usize; 2]>;
+    type Checkpoints = ();
+    type Scratch = Undef<f32, [usize; 2]>;
+
+    fn outputs(&self) -> Self::Outputs {
+        Undef::like(self.x)
+    }
+
+    fn checkpoints(&self) {}
+
+    fn scratch(&self) -> Self::Scratch {
+        Undef::like(self.x)
+    }
+}
+
+impl<B> Mutate<B> for Twice<'_>
+where
+    B: Block<Family = DeviceMemory, Array<f32, [usize; 2]>: DeviceData<Element = f32>>,
+{
+    type Error = TensorError;
+
+    fn mutate<'f>(
+        &self,
+        y: &mut Made<Self::Outputs, B>,
+        (): &mut (),
+        mut xw: MadeInFrame<'f, Self::Scratch, DeviceMemory>,
+    ) -> Result<(), TensorError> {
+        assign_product(self.stream, &mut xw, self.x, self.w)?;
+        let y = TensorViewMut::over(y.write(), Layout::row_major(self.x.extents())?)?;
+        assign_product(self.stream, y, &xw, self.w)
+    }
+}
+
+#[test]
+fn verbs_make_tensors_in_any_space_of_the_device() {
+    let setup = setup(7);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let host = array![[1.0_f32, 2.0], [3.0, 4.0]];
+    let x = CudaTensor::from_ndarray(device, &host.view()).unwrap();
+    let w = CudaTensor::from_ndarray(device, &array![[0.0_f32, 1.0], [1.0, 0.0]].view()).unwrap();
+    let mut arena = DeviceArena::over(DeviceSlab::new(device, 4096).unwrap()).unwrap();
+    let verb = Twice {
+        x: &x,
+        w: &w,
+        stream,
+    };
+    let (owned, ()) = Allocating(&verb).run(&mut Similar::to(&x)).unwrap();
+    assert_eq!(to_ndarray(&owned).unwrap(), host);
+    let mut frame = arena.frame();
+    let (carved, ()) = Allocating(&verb).run(&mut frame).unwrap();
+    assert_eq!(to_ndarray(&carved).unwrap(), host);
+    assert_eq!(frame.offset(), 256);
+    drop((owned, carved));
+    drop((arena, x, w));
+    setup.finish();
 }

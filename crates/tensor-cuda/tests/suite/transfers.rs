@@ -215,3 +215,38 @@ fn a_capture_refuses_to_change_the_layout_on_another_device() {
     copy(&stream, b.view_mut().transposed(), &a).unwrap();
     runtime.simulation().unwrap().assert_no_reports();
 }
+
+/// The copy is queued at once, and the host awaits its end.
+#[test]
+fn a_copy_to_page_locked_memory_can_be_awaited() {
+    let setup = setup(11);
+    let stream = &setup.stream;
+    let host = array![[1_i32, 2], [3, 4]];
+    let tensor = CudaTensor::from_ndarray(setup.device(), &host.view()).unwrap();
+    let mut pinned = PinnedBuffer::<i32>::new(setup.device(), 4).unwrap();
+    copy_to_pinned(stream, &mut pinned, tensor.view().transposed()).unwrap();
+    let read = block_on(async { pinned.host_read_async().await.map(|read| read.to_vec()) });
+    assert_eq!(read.unwrap(), [1, 3, 2, 4]);
+    let values = block_on(tensor.to_vec_async()).unwrap();
+    assert_eq!(values, [1, 2, 3, 4]);
+    drop((tensor, pinned));
+    setup.finish();
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
