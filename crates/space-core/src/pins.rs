@@ -84,11 +84,13 @@ impl Pins {
 
     /// Begins a level: what is made next gets a token of its own. Returns what to pass to
     /// [`leave`](Pins::leave) at the level's end.
+    #[inline]
     pub(crate) fn enter(&mut self) -> Option<usize> {
         self.current.take()
     }
 
     /// Goes on with the level that was current before the matching [`enter`](Pins::enter).
+    #[inline]
     pub(crate) fn leave(&mut self, before: Option<usize>) {
         self.current = before.filter(|&level| level < self.levels.len());
     }

@@ -65,7 +65,8 @@ where
 }
 
 impl<F: AmbientFamily> Scope<F> {
-    /// The scope of a space.
+    /// The scope of a space. Where the scope is bound, the space must not allocate ambiently when it
+    /// is asked: it would ask itself, without end.
     pub fn new<S>(space: S) -> Self
     where
         S: Space<Family = F, Block: Send + Sync + 'static> + Send + Sync + 'static,

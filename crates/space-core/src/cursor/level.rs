@@ -54,22 +54,21 @@ impl<F: Family> Cursor<F> {
     }
 
     /// Begins a level of ambient arrays. See [`Pins::enter`].
+    #[inline]
     pub(crate) fn enter(&self) -> Option<usize> {
-        match &self.lender {
-            None => self.pins.borrow_mut().enter(),
-            Some(lender) => {
-                lender.get().ambient_opened();
-                None
-            }
+        if let Some(lender) = &self.lender {
+            enter_lent(lender);
         }
+        self.pins.borrow_mut().enter()
     }
 
     /// Ends a level of ambient arrays. See [`Pins::leave`].
+    #[inline]
     pub(crate) fn leave(&self, before: Option<usize>) {
-        match &self.lender {
-            None => self.pins.borrow_mut().leave(before),
-            Some(lender) => lender.get().ambient_closed(),
+        if let Some(lender) = &self.lender {
+            leave_lent(lender);
         }
+        self.pins.borrow_mut().leave(before);
     }
 }
 
@@ -111,4 +110,16 @@ fn close_lent<F: Family>(lender: &LenderRef<F>, to: usize) {
     }
     let told = Told(lender);
     told.0.get().release(to);
+}
+
+#[cold]
+#[inline(never)]
+fn enter_lent<F: Family>(lender: &LenderRef<F>) {
+    lender.get().ambient_opened();
+}
+
+#[cold]
+#[inline(never)]
+fn leave_lent<F: Family>(lender: &LenderRef<F>) {
+    lender.get().ambient_closed();
 }
