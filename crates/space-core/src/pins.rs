@@ -97,28 +97,33 @@ impl Pins {
 
     /// The token of an array that was just carved down to `left`; `None` if the slab can't be
     /// kept.
+    #[inline]
     pub(crate) fn hold(&mut self, left: usize) -> Option<Arc<Token>> {
         let level = match self.current {
             Some(level) => level,
-            None => {
-                let slab = self.keeper.as_ref()?;
-                let fresh = || {
-                    Arc::new(Token {
-                        _slab: Arc::clone(slab),
-                    })
-                };
-                let token = self.free.pop().unwrap_or_else(fresh);
-                self.levels.push(PinnedLevel {
-                    token,
-                    first: left,
-                    bottom: left,
-                });
-                *self.current.insert(self.levels.len() - 1)
-            }
+            None => self.begin(left)?,
         };
         let level = &mut self.levels[level];
         level.bottom = left;
         Some(Arc::clone(&level.token))
+    }
+
+    /// Begins a level with an array that was just carved down to `left`.
+    #[cold]
+    fn begin(&mut self, left: usize) -> Option<usize> {
+        let slab = self.keeper.as_ref()?;
+        let fresh = || {
+            Arc::new(Token {
+                _slab: Arc::clone(slab),
+            })
+        };
+        let token = self.free.pop().unwrap_or_else(fresh);
+        self.levels.push(PinnedLevel {
+            token,
+            first: left,
+            bottom: left,
+        });
+        Some(*self.current.insert(self.levels.len() - 1))
     }
 
     /// The arrays made since position `to`, all in the current level, were dropped and their bytes

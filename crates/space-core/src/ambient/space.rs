@@ -148,6 +148,7 @@ impl<F: AmbientFamily> Space for AmbientOf<F> {
     type Family = F;
     type Block = AmbientBlock<F>;
 
+    #[inline]
     fn block(&self, layout: Layout) -> Result<AmbientBlock<F>, AllocError> {
         match bound() {
             None => Err(AllocError::Unbound),

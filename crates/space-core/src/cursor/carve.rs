@@ -109,6 +109,7 @@ impl<F: Family> Cursor<F> {
     /// Takes the bytes of `layout` for an array without a lifetime, and what it holds meanwhile.
     ///
     /// Not for lent cursors, which have no bytes.
+    #[inline]
     pub(crate) fn carve_ambient(&self, layout: Layout) -> Result<(F::Place, Held), AllocError> {
         if !self.pins.borrow().can_keep() {
             return Err(AllocError::BorrowedSlab);
@@ -122,6 +123,7 @@ impl<F: Family> Cursor<F> {
 
     /// What an array without a lifetime holds, for which the latest `bytes` were taken; `None` if
     /// the slab can't be kept.
+    #[inline]
     pub(crate) fn hold(&self, bytes: usize) -> Option<Held> {
         let mut pins = self.pins.borrow_mut();
         if bytes == 0 {
