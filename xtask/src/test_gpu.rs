@@ -52,10 +52,8 @@ pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
         let suite = on_library(Invocation::new(SUITE), &folder);
         report.command(name, &suite.env("CARVE_SIM_POOLS", pools))?;
     }
-    report.command(
-        "example, emulated",
-        &on_library(Invocation::new(PROGRAM), &folder),
-    )?;
+    let example = on_library(Invocation::new(PROGRAM), &folder).env("CARVE_SIM_STRICT", "1");
+    report.command("example, emulated", &example)?;
     match test_kernels::can_run() {
         true => report.step("kernels, compiled for the host", test_kernels::run),
         false => {

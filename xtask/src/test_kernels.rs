@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     toolkit::make()?;
     let folder = test_gpu::library(Profile::Dev)?;
     let line = test_gpu::on_library(Invocation::new(TESTS), &folder)
+        .env("CARVE_SIM_STRICT", "1")
         .env("CARVE_SIM_KERNELS", kernels.display().to_string());
     match line.succeeds()? {
         true => Ok(()),

@@ -78,6 +78,33 @@ fn visible_devices_are_counted() {
     }
 }
 
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn child_that_frees_twice() {
+    use cuda_driver::Memory;
+    let (driver, device) = (hardware::open().unwrap(), cuda_driver::DeviceId(0));
+    let memory = driver.mem_alloc(device, 256).unwrap();
+    // SAFETY: nothing uses the memory.
+    unsafe { driver.mem_free(device, memory) }.unwrap();
+    // SAFETY: a driver refuses this, too.
+    let again = unsafe { driver.mem_free(device, memory) };
+    assert_eq!(again.unwrap_err().code, ErrorCode::INVALID_VALUE);
+}
+
+/// With `CARVE_SIM_STRICT` a process fails for what the simulation found, though all its tests passed.
+#[test]
+fn a_strict_emulation_fails_a_process_that_did_something_wrong() {
+    if !is_emulated() {
+        return;
+    }
+    for (strict, code) in [("0", 0), ("1", 86)] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "child_that_frees_twice", "--ignored"]);
+        let output = child.env("CARVE_SIM_STRICT", strict).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+}
+
 /// Case 26: a forked child that uses the parent's state.
 #[test]
 fn a_forked_child_is_refused_and_the_parent_goes_on() {

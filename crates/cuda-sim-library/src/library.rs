@@ -18,6 +18,11 @@ const VERSION: &str = "CARVE_SIM_VERSION";
 /// `1` for null mode: calls succeed at once and do nothing.
 const NULL: &str = "CARVE_SIM_NULL";
 
+/// `1` to end a process that did something wrong with exit code [`WRONG`].
+const STRICT: &str = "CARVE_SIM_STRICT";
+/// The exit code of a process that ended well but for what the simulation found.
+const WRONG: c_int = 86;
+
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 static NULL_MODE: AtomicBool = AtomicBool::new(false);
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -51,6 +56,9 @@ impl Library {
         }
         let library = LIBRARY.get_or_init(|| {
             watch_forks();
+            if number(STRICT, 0) == 1 {
+                watch_exit();
+            }
             NULL_MODE.store(number(NULL, 0) == 1, Ordering::Relaxed);
             let devices = visible(number(DEVICES, 1));
             let sim = SimDriver::builder()
@@ -104,6 +112,29 @@ fn visible(devices: u32) -> u32 {
                 .count() as u32
         }
     }
+}
+
+/// At the end of the process, prints what the simulation found; if that is anything, the process has failed.
+fn watch_exit() {
+    unsafe extern "C" {
+        fn atexit(function: extern "C" fn()) -> c_int;
+        fn _exit(code: c_int) -> !;
+    }
+    extern "C" fn at_exit() {
+        let Some(library) = Library::get() else {
+            return;
+        };
+        let reports = library.sim.take_reports();
+        for report in &reports {
+            eprintln!("emulated libcuda: {report}");
+        }
+        if !reports.is_empty() {
+            // SAFETY: the process ends in any case; what else is to run at its end is given up.
+            unsafe { _exit(WRONG) };
+        }
+    }
+    // SAFETY: the handler may run at any time after this. Without memory for it, nothing is printed.
+    let _ = unsafe { atexit(at_exit) };
 }
 
 /// Children of this process must not go on with its simulation, whose lock may be held by a thread that they lack.
