@@ -2,11 +2,16 @@
 
 mod support;
 
+use std::{
+    alloc::Layout,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
 use proptest::prelude::*;
 use space_arena::{Allocating, Arena, HostSlab, Made, MadeInFrame, Meter, Mutate, Verb};
 use space_core::{
-    Alignment, AllocError, Heap, Host, HostLeaf, Similar, Space, Undef, Zeroed, ambient_alloc,
-    ambient_scratch, with_scratch,
+    Alignment, AllocError, Heap, Host, HostBlock, HostLeaf, Similar, Space, Undef, Zeroed,
+    ambient_alloc, ambient_scratch, ambient_space, with_scratch,
 };
 use support::{
     alignment, ambient, cases, framed,
@@ -125,6 +130,50 @@ fn meters_nest() {
     drop(kept);
     outer.scratch(|_| ());
     assert_eq!((outer.offset(), outer.pinned_bytes()), (512, 512));
+}
+
+/// A space that panics when it is asked for 13 bytes.
+struct Unlucky;
+
+impl Space for Unlucky {
+    type Family = Host;
+    type Block = HostBlock;
+
+    fn block(&self, layout: Layout) -> Result<HostBlock, AllocError> {
+        assert_ne!(layout.size(), 13, "the space's own");
+        Heap.block(layout)
+    }
+}
+
+#[test]
+fn a_panic_of_the_space_is_not_counted() {
+    let mut meter = Meter::new(Unlucky);
+    let kept = with_scratch(&mut meter, || {
+        let kept = ambient::bytes(1, 7).unwrap();
+        for program in [
+            || drop(ambient::bytes(13, 0)),
+            || {
+                drop(ambient_scratch(|| {
+                    drop(ambient_alloc((
+                        Undef::<u8, _>::new([300]),
+                        Undef::<u8, _>::new([13]),
+                    )))
+                }));
+            },
+        ] {
+            assert!(catch_unwind(AssertUnwindSafe(program)).is_err());
+            assert!(ambient_space().is_ok());
+        }
+        let next = ambient::bytes(1, 8).unwrap();
+        assert_eq!((&*kept, &*next), (&[7][..], &[8][..]));
+        kept
+    });
+    // 512 more were taken in the block that the second panic ended.
+    assert_eq!(
+        (meter.offset(), meter.pinned_bytes(), meter.watermark()),
+        (512, 512, 768)
+    );
+    drop(kept);
 }
 
 /// A verb that runs ambiently is measured like any other code.
