@@ -1,7 +1,7 @@
 //! Every driver call of a scenario fails once: no panic, no hang, tokens back, the error reported, nothing lost
 //! that is not counted, and nothing wrong on the device.
 
-use crate::kit::{Kit, N, Rig, cases};
+use crate::kit::{Kit, N, Rig, block_on, cases};
 use cuda_buffer::{
     BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, Graph,
     PinnedBuffer,
@@ -103,9 +103,15 @@ impl Fixture {
         y.copy_from_slice(&[3; N])?;
         graph.launch(t)?;
         assert_eq!((x.to_vec()?, y.to_vec()?), (vec![445; N], vec![14_253; N]));
-        let other = capture(kit, &[s.clone(), t.clone()], x, y, arena)?;
+        let mut other = capture(kit, &[s.clone(), t.clone()], x, y, arena)?;
         other.launch(s)?;
         assert_eq!((x.to_vec()?, y.to_vec()?), (vec![1336; N], vec![42_765; N]));
+        // Made anew, and then updated.
+        for (a, value) in [(2, 4010), (3, 12_033)] {
+            s.recapture(&mut other, |_| kit.step(s, x, a))?;
+            other.launch(t)?;
+            assert_eq!(block_on(x.to_vec_async())?, [value; N]);
+        }
         drop(other);
 
         let third = device.streams().acquire()?;

@@ -231,6 +231,13 @@ pub(crate) fn schedules(default: u32) -> u32 {
         .unwrap_or(default)
 }
 
+/// How many random programs run, each under `schedules(default)`: the more schedules, the fewer programs, but at least 25.
+pub(crate) fn programs(default: u32, default_schedules: u32) -> u32 {
+    let runs = u64::from(cases(default)) * u64::from(default_schedules);
+    let programs = runs / u64::from(schedules(default_schedules).max(1));
+    programs.max(25) as u32
+}
+
 /// Runs a future on this thread.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);

@@ -1,6 +1,6 @@
 //! Several devices: ledgers order work across them, and nothing is lost between them.
 
-use crate::kit::{Kit, N, Rig, cases, schedules, step_of};
+use crate::kit::{Kit, N, Rig, programs, schedules, step_of};
 use crate::tap::Tap;
 use cuda_buffer::{BufferResult, CaptureStep, CudaBuffer, DeviceData, Graph, PinnedBuffer};
 use cuda_runtime::{Runtime, Stream};
@@ -193,7 +193,7 @@ fn rig(seed: u64) -> (Rig, Arc<Tap>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(100), max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: programs(100, 1), max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn random_programs_on_several_devices_equal_the_sequential_result(

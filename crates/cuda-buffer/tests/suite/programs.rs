@@ -1,6 +1,6 @@
 //! Random programs equal a sequential host model, whatever order the device takes.
 
-use crate::kit::{Kit, N, Rig, cases, elements, join_of, map_of, schedules, step_of};
+use crate::kit::{Kit, N, Rig, elements, join_of, map_of, programs, schedules, step_of};
 use cuda_buffer::{
     AccessCompletion, BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData,
     DeviceSlab, Graph, Launch, PartitionedCudaBuffer, PinnedBuffer, acquire_all, copy_slice,
@@ -688,7 +688,7 @@ fn run(rig: Rig, streams: usize, buffers: usize, ops: &[Op], check: bool, graphs
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(500), max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: programs(500, 3), max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn random_programs_equal_the_sequential_result(

@@ -1,4 +1,4 @@
-//! Cases 10, 13 and 14: conflicting, forgotten and outlived accesses. Case 11 is in `costs`, case 17 in `partition`.
+//! Cases 10, 13, 14 and 16: conflicting, forgotten and outlived accesses, and operations given up. Case 11 is in `costs`, case 17 in `partition`.
 
 use super::{arena, raw};
 use crate::kit::{Kit, N, Rig, elements};
@@ -134,4 +134,44 @@ fn a_forgotten_access_of_a_carve_loses_its_bytes() {
     // Nor is the slab given back.
     assert_eq!(rig.device().alive().leaked_bytes, 1024);
     rig.sim.assert_no_reports();
+}
+
+/// Case 16 (NVlabs/cuda-oxide#99): an operation that is given up while its kernel runs frees nothing early.
+#[test]
+fn an_operation_that_is_given_up_keeps_its_memory_until_its_kernel_ends() {
+    for seed in 0..20 {
+        let rig = Rig::seeded(seed, 2);
+        let kit = Kit::new(rig.runtime.default_device());
+        let [s, t] = rig.streams();
+        let buffer = |v: u32| {
+            let mut buffer = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+            buffer.fill(&s, v).unwrap();
+            buffer
+        };
+        let (a, b, mut c) = (buffer(1), buffer(2), buffer(3));
+        s.synchronize().unwrap();
+        rig.sim.hold_stream(raw(&s));
+        let mut operation = Box::pin(async {
+            kit.join(&s, &mut c, &a, &b)?;
+            s.record()?.await?;
+            drop((a, b, c));
+            Ok::<_, BufferError>(())
+        });
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(operation.as_mut().poll(&mut context).is_pending());
+        drop(operation);
+        let mut fresh = [0; 3].map(|_| CudaBuffer::<u32>::new_on(&t, N).unwrap());
+        for fresh in &mut fresh {
+            fresh.fill(&t, 7).unwrap();
+        }
+        // Freed early, the memory would be these buffers' now, and the kernel would write it.
+        t.synchronize().unwrap();
+        rig.sim.release_stream(raw(&s));
+        for fresh in &fresh {
+            assert_eq!(fresh.to_vec().unwrap(), [7; N]);
+        }
+        s.synchronize().unwrap();
+        drop((kit, s, t, fresh));
+        rig.finish();
+    }
 }
