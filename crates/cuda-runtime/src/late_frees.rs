@@ -180,11 +180,12 @@ fn bury(grave: &Grave, core: &DeviceCore) -> bool {
             outstanding.try_for_each(Completion::wait_in_cleanup)
         }
     };
-    let freed = quiet.and_then(|()| grave.free(core));
-    if let Err(error) = freed {
-        core.count_leak(grave.bytes);
+    if quiet.is_err() {
         // Work that may go on for ever needs them for ever.
         std::mem::forget(grave.clone());
+    }
+    if let Err(error) = quiet.and_then(|()| grave.free(core)) {
+        core.count_leak(grave.bytes);
         core.park(error);
     }
     true
