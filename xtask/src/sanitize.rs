@@ -13,8 +13,8 @@ use crate::invocation::Invocation;
 use crate::report::Report;
 use crate::{toolchain, workspace};
 
-/// Crates whose tests are run under the sanitizers.
-const CRATES: [&str; 7] = [
+/// Crates whose tests are run under the sanitizers. `async-value` forbids `unsafe`, but has threads.
+const CRATES: [&str; 8] = [
     "space-core",
     "space-arena",
     "space-array",
@@ -22,6 +22,7 @@ const CRATES: [&str; 7] = [
     "cuda-sim",
     "cuda-runtime",
     "cuda-buffer",
+    "async-value",
 ];
 
 /// Crates whose tests are run under valgrind; it makes one thread of many, far too slow for a device.

@@ -43,13 +43,14 @@
 //!
 //! - the value: [`Async`] (`value`), [`Read`] and [`Write`] (`ticket`), [`ReadGuard`] and [`WriteGuard`] (`guard`), `cell` holds the
 //!   value, `queue` the untyped `epochs`, `sync` is std or loom;
-//! - tasks: [`spawn`] and [`Limited`] (`spawn`), [`Task`] (`task`), [`SeededExecutor`] (`seeded`), `executors` for those of
+//! - tasks: [`spawn`] and [`Limited`] (`spawn`), [`Task`] (`task`), [`SeededExecutor`] (`seeded`), [`Batch`], `executors` for those of
 //!   other crates, `permits`, `blocking`, [`all`];
 //! - what goes wrong: [`AsyncError`] (`error`), [`Failure`], [`Dump`].
 
 #![forbid(unsafe_code)]
 
 mod all;
+mod batch;
 mod blocking;
 mod cell;
 mod dump;
@@ -71,6 +72,7 @@ mod value;
 mod loom;
 
 pub use all::{All, Tickets, all};
+pub use batch::Batch;
 pub use dump::{Dump, EpochState, TaskState, TicketState, ValueState, WaitState};
 pub use error::AsyncError;
 pub use failure::{Cause, Failure};

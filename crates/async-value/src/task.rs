@@ -10,7 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 /// What the future of a task returns. `?` turns every error into a [`TaskError`].
@@ -58,6 +58,8 @@ pub(crate) struct TaskInfo {
     pub(crate) operation: &'static str,
     pub(crate) site: &'static Location<'static>,
     waits: Mutex<Waits>,
+    /// With what it has ended, unless well.
+    failed: OnceLock<Failure>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +78,7 @@ impl TaskInfo {
             operation,
             site,
             waits: Mutex::default(),
+            failed: OnceLock::new(),
         })
     }
 
@@ -103,6 +106,18 @@ impl TaskInfo {
         let ticket = waits.ticket.as_ref();
         let ticket = ticket.and_then(|(queue, key)| Some((queue.upgrade()?, *key)));
         (ticket, waits.polls)
+    }
+
+    /// The failure with which it has ended.
+    pub(crate) fn failure_of_end(&self) -> Option<&Failure> {
+        self.failed.get()
+    }
+
+    /// Notes with what it ends.
+    fn fails(&self, failure: Failure) -> Failure {
+        // A task ends once.
+        let _ = self.failed.set(failure.clone());
+        failure
     }
 
     fn failure(&self, cause: Cause) -> Failure {
@@ -281,7 +296,8 @@ impl Future for Task {
         let panic = match polled {
             Ok(Poll::Ready(Ok(()))) => None,
             Ok(Poll::Ready(Err(error))) => {
-                settle(abandoned, || error.into_failure(info));
+                let failure = info.fails(error.into_failure(info));
+                settle(abandoned, || failure);
                 *permit = Permit::free();
                 return Poll::Ready(());
             }
@@ -293,7 +309,8 @@ impl Future for Task {
                 settle(abandoned, || info.failure(Cause::Dropped));
             }
             Some(payload) => {
-                let told = settle(abandoned, || info.failure(Cause::of_panic(&*payload)));
+                let failure = info.fails(info.failure(Cause::of_panic(&*payload)));
+                let told = settle(abandoned, || failure);
                 *permit = Permit::free();
                 if !told {
                     resume_unwind(payload);

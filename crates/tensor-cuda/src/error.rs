@@ -18,6 +18,15 @@ pub enum TensorError {
     #[error(transparent)]
     Value(#[from] async_value::AsyncError),
 
+    /// Operations in a capture wait for something, which a capture must not.
+    #[error(
+        "{left} operations wait for something that is no value, which a capture can't: let it happen before"
+    )]
+    Suspended {
+        /// How many have not ended.
+        left: usize,
+    },
+
     /// An operation over a list of operands got none.
     #[error("there is no operand, so there is no device either: give at least one")]
     NoOperand,

@@ -38,6 +38,7 @@
 mod elementwise;
 mod lease;
 mod products;
+mod recording;
 mod task;
 mod transfer;
 
@@ -45,5 +46,6 @@ pub use elementwise::{
     add, axpy, fill, linear, map, map_in_place, multiply, multiply_in_place, scale,
 };
 pub use products::{assign_product, gemm};
+pub use recording::Recording;
 pub use task::{DeviceOf, device_task, product_task};
 pub use transfer::{copy, from_ndarray, to_device, to_ndarray};
