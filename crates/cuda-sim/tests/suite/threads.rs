@@ -234,36 +234,36 @@ fn a_shutdown_waits_for_what_runs() {
     assert!(gpu.sim.stream_query(D0, a).unwrap());
 }
 
-/// With the last handle the threads end: what is queued never runs, what runs is waited for.
+/// With the last handle the threads end: what runs is waited for, and nothing runs afterwards.
 #[test]
 fn dropping_the_driver_ends_its_threads() {
     let gpu = Gpu::new(threaded());
     let (a, b, x) = (gpu.stream(), gpu.stream(), gpu.alloc(1 << 16));
     let (function, is_in, leave) = gate();
-    let (ended, later) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let (sets_ended, sets_later) = (Arc::clone(&ended), Arc::clone(&later));
+    let flags = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let [ended, held] = flags.each_ref();
+    let (sets_ended, sets_held) = (Arc::clone(ended), Arc::clone(held));
     gpu.sim.hold_stream(b);
+    gpu.call(b, move || sets_held.store(true, Ordering::SeqCst));
     gpu.call(a, move || {
         function();
         std::thread::sleep(Duration::from_millis(2));
         sets_ended.store(true, Ordering::SeqCst);
     });
-    gpu.call(a, move || sets_later.store(true, Ordering::SeqCst));
     for _ in 0..100 {
         gpu.fill(a, x, 1, 1 << 14);
         gpu.fill(b, x, 1, 1 << 14);
     }
     is_in.recv().unwrap();
     let dropped = std::thread::spawn(move || drop(gpu));
-    std::thread::sleep(Duration::from_millis(2));
     leave.send(()).unwrap();
     dropped.join().unwrap();
     assert!(ended.load(Ordering::SeqCst), "what ran has ended");
-    assert!(!later.load(Ordering::SeqCst), "what was queued has not run");
-    assert_eq!(Arc::strong_count(&later), 1, "and is gone");
+    assert!(!held.load(Ordering::SeqCst), "what was held has not run");
+    assert!(
+        flags.iter().all(|flag| Arc::strong_count(flag) == 1),
+        "and all of it is gone"
+    );
 }
 
 /// A host function that never returns does not hold up the end for longer than the wait limit.
