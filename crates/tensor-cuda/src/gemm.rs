@@ -46,8 +46,8 @@ fn one_product<T: Number>(
     factors: Factors<T>,
 ) -> TensorResult<()> {
     let ([m, n], [_, k]) = (out.extents(), a.extents());
-    operation.extents("a", &a.extents(), &[m, k])?;
-    operation.extents("b", &b.extents(), &[k, n])?;
+    operation.same("a", a.extents(), [m, k])?;
+    operation.same("b", b.extents(), [k, n])?;
     product(on, operation, one_mut(out), one(a), one(b), factors)
 }
 

@@ -23,6 +23,21 @@ impl<'s> Operation<'s> {
         Self { name, stream }
     }
 
+    /// Extents as expected, of a rank that the compiler knows.
+    #[inline]
+    pub(crate) fn same<const N: usize>(
+        &self,
+        operand: &'static str,
+        given: [usize; N],
+        expected: [usize; N],
+    ) -> TensorResult<()> {
+        // Looked at one by one: for a few numbers a call costs more.
+        match (0..N).all(|axis| given[axis] == expected[axis]) {
+            true => Ok(()),
+            false => self.extents(operand, &given, &expected),
+        }
+    }
+
     /// Extents as expected.
     pub(crate) fn extents(
         &self,

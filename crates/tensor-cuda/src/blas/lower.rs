@@ -214,6 +214,7 @@ pub(crate) struct Operands<'v, T> {
 }
 
 /// Extents that fit, all on the stream's device, and an output that is nothing else.
+#[inline]
 fn check<T>(
     operation: &Operation<'_>,
     out: &TensorViewMut<'_, T, 3>,
@@ -221,8 +222,8 @@ fn check<T>(
     b: &TensorView<'_, T, 3>,
 ) -> TensorResult<()> {
     let ([batch, m, n], [_, _, k]) = (out.extents(), a.extents());
-    operation.extents("a", &a.extents(), &[batch, m, k])?;
-    operation.extents("b", &b.extents(), &[batch, k, n])?;
+    operation.same("a", a.extents(), [batch, m, k])?;
+    operation.same("b", b.extents(), [batch, k, n])?;
     operation.output("out", out)?;
     operation.input("a", a, out.domain_id())?;
     operation.input("b", b, out.domain_id())
@@ -230,6 +231,7 @@ fn check<T>(
 
 /// What is to be asked of a provider; `None` when nothing is, or when it was done by way of copies.
 #[track_caller]
+#[inline]
 fn prepare<'v, T: Number, L: Lease>(
     on: &L,
     operation: &Operation<'_>,

@@ -56,6 +56,22 @@ pub(crate) fn span(extents: &[usize], strides: &[isize], offset: usize) -> Optio
     Some(low..end)
 }
 
+/// As [`span`], of a layout that was checked when it was made.
+#[inline]
+pub(crate) fn known_span(extents: &[usize], strides: &[isize], offset: usize) -> Range<usize> {
+    let (mut low, mut high) = (0_isize, 0_isize);
+    for (&extent, &stride) in extents.iter().zip(strides) {
+        if extent == 0 {
+            return offset..offset;
+        }
+        let last = (extent as isize - 1).wrapping_mul(stride);
+        low = low.wrapping_add(last.min(0));
+        high = high.wrapping_add(last.max(0));
+    }
+    let at = |reach: isize| offset.wrapping_add_signed(reach);
+    at(low)..at(high).wrapping_add(1)
+}
+
 /// Whether the elements follow each other without gaps, with the dimensions from the fastest to the slowest.
 pub(crate) fn is_dense(
     extents: &[usize],

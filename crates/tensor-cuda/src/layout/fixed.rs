@@ -111,8 +111,7 @@ impl<const N: usize> Layout<N> {
     /// Positions from the lowest to the highest one that an element has; empty for no elements.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
-        arith::span(&self.extents, &self.strides, self.offset)
-            .expect("checked when the layout was made")
+        arith::known_span(&self.extents, &self.strides, self.offset)
     }
 
     /// Whether the elements follow each other without gaps, the last index varying fastest.
