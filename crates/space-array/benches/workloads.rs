@@ -1,12 +1,12 @@
-//! `cargo bench -p space-array --bench workloads`: batched inference of a small network, and a
-//! reduction with three temporaries.
+//! `cargo bench -p space-array --bench workloads`: batched inference of a small network, a reduction
+//! with three temporaries, and threads that allocate.
 
 #[path = "network/mod.rs"]
 mod network;
 
-use std::hint::black_box;
+use std::{hint::black_box, thread};
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ndarray::{Array1, Ix1};
 use network::{Network, Preallocated, Weights, batches, plain};
 use space_array::{
@@ -70,7 +70,18 @@ fn reduction(c: &mut Criterion) {
     for len in [16, 4096, 1 << 20] {
         let plain = Array1::from_shape_fn(len, |i| i as f64);
         let x = AllocArray::from(plain.clone());
+        let y = CheckedAllocArray::from(plain.clone());
         let bumper = BumperAllocator::new(AllocBuffer::new(3 * (len * 8 + 64)).unwrap());
+        group.bench_function(
+            BenchmarkId::new("CheckedAllocArray on a bumper", len),
+            |b| {
+                b.iter(|| {
+                    let sum = with_allocator(&bumper, || reduce(black_box(&y)));
+                    bumper.reset().unwrap();
+                    sum
+                });
+            },
+        );
         group.bench_function(BenchmarkId::new("AllocArray on a bumper", len), |b| {
             b.iter(|| {
                 let sum = with_allocator(&bumper, || reduce(black_box(&x)));
@@ -89,5 +100,34 @@ fn reduction(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, inference, reduction);
+/// Arrays that each thread makes in a round.
+const ARRAYS: u64 = 20_000;
+
+fn allocation(c: &mut Criterion) {
+    let mut group = c.benchmark_group("arrays of 256 bytes, allocated and written");
+    for threads in [1, 2] {
+        let bytes = (threads * ARRAYS * 256) as usize + (1 << 20);
+        let bumper = BumperAllocator::new(AllocBuffer::new(bytes).unwrap());
+        let job = || {
+            with_allocator(&bumper, || {
+                for i in 0..ARRAYS {
+                    black_box(AllocArray::filled([32], i));
+                }
+            });
+        };
+        group.throughput(Throughput::Elements(threads * ARRAYS));
+        group.bench_function(BenchmarkId::new("threads", threads), |b| {
+            b.iter(|| {
+                thread::scope(|scope| {
+                    for _ in 0..threads {
+                        scope.spawn(job);
+                    }
+                });
+                bumper.reset().unwrap();
+            });
+        });
+    }
+}
+
+criterion_group!(benches, inference, reduction, allocation);
 criterion_main!(benches);
