@@ -1,6 +1,8 @@
 //! What arrays must stand: elements, closures and threads that do the worst, and faults that others
 //! have had.
 
+mod support;
+
 use std::{
     cell::Cell,
     mem,
@@ -14,14 +16,11 @@ use std::{
 use rayon::prelude::*;
 use space_arena::Arena;
 use space_array::{
-    AllocArray, AllocBuffer, AllocError, AutoscalingAllocBuffer, BumperAllocator,
-    CheckedAllocArray, DefaultAllocator, ResetError, Scalar, current_scope, with_allocator,
+    AllocArray, AllocError, BumperAllocator, CheckedAllocArray, DefaultAllocator, ResetError,
+    Scalar, current_scope, with_allocator,
 };
 use space_core::{Undef, ambient_alloc, with_space};
-
-fn bumper(bytes: usize) -> BumperAllocator {
-    BumperAllocator::new(AllocBuffer::new(bytes).unwrap())
-}
+use support::{bumper, growing};
 
 #[test]
 fn an_array_that_grew_after_a_mark_is_not_given_back_by_a_retract() {
@@ -118,10 +117,7 @@ fn elements_that_reset_from_within_are_refused() {
 
 #[test]
 fn closures_that_drop_forget_and_reset_see_no_memory_of_others() {
-    for bumper in [
-        bumper(1 << 20),
-        BumperAllocator::new(AutoscalingAllocBuffer::new(64).unwrap()),
-    ] {
+    for bumper in [bumper(1 << 20), growing(64)] {
         with_allocator(&bumper, || {
             let x = CheckedAllocArray::filled([100], 1_u64);
             let mut inner = Vec::new();
@@ -207,11 +203,7 @@ fn over_aligned_elements_and_those_of_no_size_in_every_operation() {
     #[derive(Debug, Clone, Copy, PartialEq)]
     #[repr(align(128))]
     struct Nothing;
-    for bumper in [
-        bumper(1 << 20),
-        bumper(1 << 16),
-        BumperAllocator::new(AutoscalingAllocBuffer::new(0).unwrap()),
-    ] {
+    for bumper in [bumper(1 << 20), bumper(1 << 16), growing(0)] {
         with_allocator(&bumper, || {
             let small = AllocArray::filled([3], 1_u8);
             let wide = small.map(Wide);

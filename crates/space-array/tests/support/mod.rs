@@ -6,12 +6,20 @@ use ndarray::{Array2, ArrayD, IxDyn};
 use proptest::prelude::*;
 use space_array::{AllocBuffer, AutoscalingAllocBuffer, BumperAllocator, with_allocator};
 
+/// A bumper over a fixed buffer.
+pub(crate) fn bumper(bytes: usize) -> BumperAllocator {
+    BumperAllocator::new(AllocBuffer::new(bytes).unwrap())
+}
+
+/// A bumper over a growing buffer.
+pub(crate) fn growing(bytes: usize) -> BumperAllocator {
+    BumperAllocator::new(AutoscalingAllocBuffer::new(bytes).unwrap())
+}
+
 /// Runs a body with each allocator in scope, and with none.
 pub(crate) fn everywhere(body: impl Fn()) {
     body();
-    let fixed = BumperAllocator::new(AllocBuffer::new(1 << 20).unwrap());
-    let growing = BumperAllocator::new(AutoscalingAllocBuffer::new(256).unwrap());
-    for bumper in [fixed, growing] {
+    for bumper in [bumper(1 << 20), growing(256)] {
         with_allocator(&bumper, &body);
         bumper.reset().unwrap();
         with_allocator(&bumper, &body);
