@@ -2,7 +2,7 @@
 //!
 //! There is no compiler here that makes PTX run without a GPU. But the source of the kernels is C++ but for a few words, which a
 //! header gives a meaning on the host. The emulated driver then runs that in the place of the models, and the tests compare it
-//! with the simulated device, which runs the models. What is not seen this way is what takes several threads.
+//! with the simulated device, which runs the models. A launch is a few small blocks of a few threads.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::toolkit;
 use crate::workspace;
 
 const FOLDER: &str = "crates/tensor-cuda/kernels";
-const COMPILER: &str = "c++ -std=c++17 -O1 -ffp-contract=off -mf16c -fPIC -shared";
+const COMPILER: &str = "c++ -std=c++17 -O1 -ffp-contract=off -mf16c -fPIC -shared -pthread";
 /// On hardware as well.
 pub(crate) const TESTS: &str = "cargo test --package tensor-cuda --features cuda --test kernels";
 

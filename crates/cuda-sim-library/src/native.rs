@@ -1,5 +1,5 @@
-//! Kernels from a library of the host in the place of models: the CUDA C of kernels, compiled for the host and run with one
-//! block of one thread. `cargo xtask test-kernels` compares it with the models that way.
+//! Kernels from a library of the host in the place of models: the CUDA C of kernels, compiled for the host.
+//! `cargo xtask test-kernels` compares it with the models that way.
 
 use cuda_driver::hardware_models::{CArgument, CMemory};
 use smallvec::SmallVec;

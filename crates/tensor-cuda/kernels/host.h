@@ -1,9 +1,12 @@
-// What tensor.cu needs of a compiler for GPUs, for a compiler of the host: a grid of one block of one thread.
+// What tensor.cu needs of a compiler for GPUs, for a compiler of the host. A grid has three blocks, one after another, of
+// eight threads each, which are threads of the host; one kernel runs at a time.
 
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <immintrin.h>
+#include <pthread.h>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -11,7 +14,7 @@
 #define __device__ inline
 #define __global__
 #define __noinline__
-#define __shared__ static thread_local
+#define __shared__ static
 
 using std::atan2;
 using std::copysign;
@@ -28,8 +31,10 @@ using std::sqrt;
 using std::tanh;
 
 struct one_dimension { unsigned x; };
-static const one_dimension gridDim = {1}, blockDim = {1}, blockIdx = {0}, threadIdx = {0};
-static inline void __syncthreads() {}
+static const one_dimension gridDim = {3}, blockDim = {8};
+static thread_local one_dimension blockIdx, threadIdx;
+static pthread_barrier_t barrier;
+static inline void __syncthreads() { pthread_barrier_wait(&barrier); }
 
 static inline float __int_as_float(int x) { float y; std::memcpy(&y, &x, sizeof y); return y; }
 static inline int __float_as_int(float x) { int y; std::memcpy(&y, &x, sizeof y); return y; }
@@ -55,6 +60,18 @@ static void call(void (*kernel)(A...), void **arguments, std::index_sequence<I..
     kernel(*(std::remove_const_t<A> *)arguments[I]...);
 }
 template <class... A> static void call(void (*kernel)(A...), void **arguments) {
-    call(kernel, arguments, std::index_sequence_for<A...>());
+    pthread_barrier_init(&barrier, nullptr, blockDim.x);
+    for (unsigned block = 0; block < gridDim.x; block++) {
+        std::thread threads[8];
+        for (unsigned i = 0; i < blockDim.x; i++) {
+            threads[i] = std::thread([=] {
+                blockIdx.x = block;
+                threadIdx.x = i;
+                call(kernel, arguments, std::index_sequence_for<A...>());
+            });
+        }
+        for (std::thread &thread : threads) thread.join();
+    }
+    pthread_barrier_destroy(&barrier);
 }
 #define CARVE_EXPORT(kernel) extern "C" void carve_host_##kernel(void **arguments) { call(kernel, arguments); }
