@@ -71,7 +71,7 @@ impl Batch {
         for mut task in tasks.by_ref() {
             match Pin::new(&mut task).poll(&mut context) {
                 Poll::Pending => left.push(task),
-                Poll::Ready(()) => failed = task.info().failure_of_end().cloned(),
+                Poll::Ready(()) => failed = task.failed().cloned(),
             }
             if failed.is_some() {
                 break;

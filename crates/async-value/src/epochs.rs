@@ -86,6 +86,17 @@ pub(crate) struct Epochs {
     failure: Option<Failure>,
 }
 
+/// What an end leaves to be done without the lock, since it may run code of an executor or of a user's error.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// Who is to be woken.
+    pub(crate) wakes: Wakes,
+    /// The ticket's own waker.
+    pub(crate) waker: Option<Waker>,
+    /// Failures that nobody will be told any more.
+    pub(crate) forgotten: SmallVec<[Failure; 1]>,
+}
+
 /// Room that is kept when nothing is queued.
 const KEPT: usize = 64;
 
@@ -207,8 +218,9 @@ impl Epochs {
         self.entry_mut(key.0).waker.replace(waker)
     }
 
-    /// Ends an entry: who is to be woken, and its own waker. Both are dealt with after the lock is gone.
-    pub(crate) fn finish(&mut self, key: Key, outcome: Outcome) -> (Wakes, Option<Waker>) {
+    /// Ends an entry.
+    pub(crate) fn finish(&mut self, key: Key, outcome: Outcome) -> Ended {
+        let mut ended = Ended::default();
         let entry = self.remove(key);
         let at = (entry.epoch - self.base) as usize;
         let epoch = &mut self.queue[at];
@@ -225,16 +237,16 @@ impl Epochs {
             Outcome::Read => {}
             Outcome::Written => {
                 debug_assert!(at == 0, "written at its turn");
-                self.failure = None;
+                ended.forgotten.extend(self.failure.take());
             }
             Outcome::Failed(failure) => self.queue[at].kind = Kind::Abandoned(failure),
         }
-        let mut wakes = Wakes::new();
         if at == 0 {
-            self.advance(&mut wakes);
+            self.advance(&mut ended);
         }
-        self.compress();
-        (wakes, entry.waker)
+        self.compress(&mut ended);
+        ended.waker = entry.waker;
+        ended
     }
 
     fn remove(&mut self, key: Key) -> Entry {
@@ -248,14 +260,16 @@ impl Epochs {
     }
 
     /// Goes on to the first epoch that has entries.
-    fn advance(&mut self, wakes: &mut Wakes) {
+    fn advance(&mut self, ended: &mut Ended) {
         let before = self.base;
         while let Some(front) = self.queue.front_mut() {
             if front.live > 0 {
                 break;
             }
             if let Kind::Abandoned(failure) = &front.kind {
-                self.failure = Some(failure.clone());
+                ended
+                    .forgotten
+                    .extend(self.failure.replace(failure.clone()));
             }
             self.queue.pop_front();
             self.base += 1;
@@ -270,17 +284,17 @@ impl Epochs {
             }
             return;
         };
-        wakes.reserve(front.live as usize);
+        ended.wakes.reserve(front.live as usize);
         let mut index = front.first;
         while index != NONE {
             let entry = self.entry_mut(index);
-            wakes.extend(entry.waker.take());
+            ended.wakes.extend(entry.waker.take());
             index = entry.next;
         }
     }
 
     /// Takes back places at the end that nobody can notice, so that tickets which come and go leave none.
-    fn compress(&mut self) {
+    fn compress(&mut self, ended: &mut Ended) {
         let mut given_up = None;
         while self.queue.len() > 1
             && let Some(back) = self.queue.back()
@@ -289,7 +303,11 @@ impl Epochs {
                 Kind::Read if back.live == 0 => {}
                 Kind::Abandoned(failure) => {
                     // The later of two failures is the one that is noticed.
-                    given_up.get_or_insert_with(|| failure.clone());
+                    if given_up.is_none() {
+                        given_up = Some(failure.clone());
+                    } else {
+                        ended.forgotten.push(failure.clone());
+                    }
                 }
                 _ => break,
             }
@@ -416,12 +434,12 @@ mod tests {
             epochs.register(key, Waker::noop().clone());
         }
         epochs.register(next, Waker::noop().clone());
-        let (wakes, own) = epochs.finish(write, Outcome::Written);
-        assert!(wakes.len() == 10 && own.is_none());
+        let ended = epochs.finish(write, Outcome::Written);
+        assert!(ended.wakes.len() == 10 && ended.waker.is_none());
         for (at, key) in readers.into_iter().enumerate() {
             epochs.turn(key, None).unwrap();
-            let (wakes, _) = epochs.finish(key, Outcome::Read);
-            assert_eq!(wakes.len(), usize::from(at == 9));
+            let ended = epochs.finish(key, Outcome::Read);
+            assert_eq!(ended.wakes.len(), usize::from(at == 9));
         }
     }
 }

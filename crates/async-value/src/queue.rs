@@ -1,11 +1,11 @@
 //! The queue of accesses of one value: its epochs under a lock, without the value.
 
-use crate::epochs::{Epochs, Key, Outcome};
+use crate::epochs::{Ended, Epochs, Key, Outcome};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::task;
 use crate::{AsyncError, Cause, Failure};
 use std::fmt;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -104,11 +104,16 @@ impl Queue {
     }
 
     pub(crate) fn finish(&self, key: Key, outcome: Outcome) {
-        let (wakes, own) = self.lock().finish(key, outcome);
-        drop(own);
+        let Ended {
+            wakes,
+            waker,
+            forgotten,
+        } = self.lock().finish(key, outcome);
         for waker in wakes {
-            waker.wake();
+            // One that panics has told so, and must not keep the others from being woken.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
+        drop((waker, forgotten));
     }
 
     /// Gives up a write. In a task it ends with the poll that gave it up, which then knows why.

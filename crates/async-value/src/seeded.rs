@@ -38,10 +38,23 @@ struct State {
 /// A task between its polls.
 struct Parked {
     info: Arc<TaskInfo>,
-    /// `None` while it is polled, and once it has ended.
-    task: Mutex<Option<Task>>,
+    place: Mutex<Place>,
     queued: AtomicBool,
     executor: Weak<Inner>,
+}
+
+#[derive(Default)]
+struct Place {
+    /// `None` while it is polled, and once it has ended.
+    task: Option<Task>,
+    /// Whether another thread wanted to poll it meanwhile.
+    again: bool,
+}
+
+impl Parked {
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The number of a task of a [`SeededExecutor`].
@@ -113,15 +126,23 @@ impl SeededExecutor {
 
     fn poll(&self, parked: &Arc<Parked>) {
         parked.queued.store(false, Ordering::Release);
-        let lock = || parked.task.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut task) = lock().take() else {
-            return;
+        let taken = {
+            let mut place = parked.lock();
+            place.again = place.task.is_none();
+            place.task.take()
         };
+        let Some(mut task) = taken else { return };
         let waker = Waker::from(parked.clone());
         let mut context = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut task).poll(&mut context)));
         if matches!(polled, Ok(Poll::Pending)) {
-            *lock() = Some(task);
+            let mut place = parked.lock();
+            place.task = Some(task);
+            let again = std::mem::take(&mut place.again);
+            drop(place);
+            if again {
+                parked.clone().wake();
+            }
             return;
         }
         let ended = self.0.lock().tasks.remove(&parked.info.number);
@@ -197,16 +218,16 @@ impl SeededExecutor {
         }
     }
 
-    /// Drops a task as an executor does that is told to abort it; whether it was there. A task can't abort itself.
+    /// Drops a task as an executor does that is told to abort it; whether it was there. One that is polled just now, such as the caller itself, is not.
     pub fn abort(&self, task: TaskId) -> bool {
-        let parked = self.0.lock().tasks.remove(&task.0);
+        let parked = self.0.lock().tasks.get(&task.0).cloned();
         let Some(parked) = parked else { return false };
-        let task = parked
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        task.is_some()
+        let Some(aborted) = parked.lock().task.take() else {
+            return false;
+        };
+        self.0.lock().tasks.remove(&task.0);
+        drop(aborted);
+        true
     }
 
     /// The tasks that have not ended, in the order in which they came.
@@ -266,7 +287,10 @@ impl Spawn for SeededExecutor {
     fn spawn(&self, task: Task) {
         let parked = Arc::new(Parked {
             info: task.info().clone(),
-            task: Mutex::new(Some(task)),
+            place: Mutex::new(Place {
+                task: Some(task),
+                again: false,
+            }),
             queued: AtomicBool::new(true),
             executor: Arc::downgrade(&self.0),
         });
@@ -287,11 +311,7 @@ impl Drop for Inner {
         state.ready.clear();
         // A task that waits for itself keeps its waker, and so itself. Those that this wakes find their executor gone.
         for (_, parked) in std::mem::take(&mut state.tasks) {
-            let task = parked
-                .task
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let task = parked.lock().task.take();
             drop(task);
         }
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 /// What the future of a task returns. `?` turns every error into a [`TaskError`].
@@ -58,8 +58,6 @@ pub(crate) struct TaskInfo {
     pub(crate) operation: &'static str,
     pub(crate) site: &'static Location<'static>,
     waits: Mutex<Waits>,
-    /// With what it has ended, unless well.
-    failed: OnceLock<Failure>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +76,6 @@ impl TaskInfo {
             operation,
             site,
             waits: Mutex::default(),
-            failed: OnceLock::new(),
         })
     }
 
@@ -106,18 +103,6 @@ impl TaskInfo {
         let ticket = waits.ticket.as_ref();
         let ticket = ticket.and_then(|(queue, key)| Some((queue.upgrade()?, *key)));
         (ticket, waits.polls)
-    }
-
-    /// The failure with which it has ended.
-    pub(crate) fn failure_of_end(&self) -> Option<&Failure> {
-        self.failed.get()
-    }
-
-    /// Notes with what it ends.
-    fn fails(&self, failure: Failure) -> Failure {
-        // A task ends once.
-        let _ = self.failed.set(failure.clone());
-        failure
     }
 
     fn failure(&self, cause: Cause) -> Failure {
@@ -225,6 +210,8 @@ pub struct Task {
     future: Option<TaskFuture>,
     info: Arc<TaskInfo>,
     permit: Permit,
+    /// With what it has ended, unless well.
+    failed: Option<Failure>,
 }
 
 impl Task {
@@ -245,6 +232,7 @@ impl Task {
                     future: Some(future),
                     info,
                     permit,
+                    failed: None,
                 }
             }
             Err(payload) => {
@@ -269,6 +257,11 @@ impl Task {
     pub(crate) fn info(&self) -> &Arc<TaskInfo> {
         &self.info
     }
+
+    /// The failure with which it has ended.
+    pub(crate) fn failed(&self) -> Option<&Failure> {
+        self.failed.as_ref()
+    }
 }
 
 impl Future for Task {
@@ -281,6 +274,7 @@ impl Future for Task {
             future,
             info,
             permit,
+            failed,
         } = &mut *self;
         let running = future.as_mut().expect("a task is not polled after its end");
         info.begin_poll();
@@ -296,7 +290,8 @@ impl Future for Task {
         let panic = match polled {
             Ok(Poll::Ready(Ok(()))) => None,
             Ok(Poll::Ready(Err(error))) => {
-                let failure = info.fails(error.into_failure(info));
+                let failure = error.into_failure(info);
+                *failed = Some(failure.clone());
                 settle(abandoned, || failure);
                 *permit = Permit::free();
                 return Poll::Ready(());
@@ -309,7 +304,8 @@ impl Future for Task {
                 settle(abandoned, || info.failure(Cause::Dropped));
             }
             Some(payload) => {
-                let failure = info.fails(info.failure(Cause::of_panic(&*payload)));
+                let failure = info.failure(Cause::of_panic(&*payload));
+                *failed = Some(failure.clone());
                 let told = settle(abandoned, || failure);
                 *permit = Permit::free();
                 if !told {

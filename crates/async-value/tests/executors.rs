@@ -148,3 +148,23 @@ fn an_executor_that_is_shut_down_fails_what_it_has_not_done() {
         "{error}"
     );
 }
+
+#[test]
+fn two_threads_may_run_the_executor_of_tests() {
+    for seed in 0..20 {
+        let executor = SeededExecutor::new(seed);
+        let queued = program(&executor);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        executor.step();
+                    }
+                });
+            }
+            futures::executor::block_on(check(queued));
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+}

@@ -255,3 +255,80 @@ fn what_is_not_admitted_has_changed_nothing() {
     assert!(a.copy(&busy).is_err());
     assert_eq!((*a.try_read().unwrap(), *busy.0.lock().unwrap()), (1, 2));
 }
+
+/// An error that accesses a value when it is dropped.
+struct Meddler(std::sync::Arc<Async<i32>>);
+
+impl Drop for Meddler {
+    fn drop(&mut self) {
+        let _ = self.0.try_read();
+        drop(self.0.dump());
+    }
+}
+
+impl std::fmt::Debug for Meddler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meddler")
+    }
+}
+
+impl std::fmt::Display for Meddler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("meddler")
+    }
+}
+
+impl std::error::Error for Meddler {}
+
+#[test]
+fn errors_may_do_what_they_like_when_they_are_dropped() {
+    let executor = SeededExecutor::new(0);
+    let a = std::sync::Arc::new(Async::new(1));
+    for held in [false, true] {
+        let front = held.then(|| a.write());
+        for _ in 0..3 {
+            spawn(&executor, "meddle", || {
+                let (write, error) = (a.write(), Meddler(a.clone()));
+                async move {
+                    drop(write);
+                    Err(error.into())
+                }
+            })
+            .unwrap();
+        }
+        executor.run().unwrap();
+        drop(front);
+        assert_eq!(failure(&a).operation(), "meddle");
+        a.try_write().unwrap().set(2);
+    }
+    assert_eq!(*a.try_read().unwrap(), 2);
+}
+
+struct Bomb;
+
+impl std::task::Wake for Bomb {
+    fn wake(self: std::sync::Arc<Self>) {
+        panic!("planned");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_nobody_else_waiting() {
+    let a = Async::new(1);
+    let write = a.write();
+    let mut bombed = Box::pin(a.read());
+    let bomb = std::task::Waker::from(std::sync::Arc::new(Bomb));
+    let mut context = std::task::Context::from_waker(&bomb);
+    assert!(bombed.as_mut().poll(&mut context).is_pending());
+    let waits = a.read();
+    let thread = std::thread::spawn(move || *waits.wait().unwrap());
+    while a.dump().values[0].epochs[1]
+        .tickets
+        .iter()
+        .any(|ticket| !ticket.awaited)
+    {
+        std::thread::yield_now();
+    }
+    write.wait().unwrap().set(2);
+    assert_eq!(thread.join().unwrap(), 2);
+}

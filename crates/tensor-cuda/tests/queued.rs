@@ -7,7 +7,7 @@ use cuda_sim::{Schedule, SimDriver};
 use ndarray::array;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tensor_cuda::asynchronous::{assign_product, from_ndarray, gemm};
 use tensor_cuda::{Blas, CudaTensor};
 
@@ -90,11 +90,16 @@ fn a_hundred_thousand_products_wait_for_one_handle_and_two_streams_on_one_thread
         running / RUN as u32,
         calls.total() as f64 / RUN as f64,
     );
+    println!(
+        "a direct product with a lease of its own: {:?}",
+        direct(&runtime)
+    );
     assert!(queued / QUEUED <= 1000, "{queued}");
     assert!(asked <= 5 * QUEUED, "{asked}");
     assert!(threads() <= threads_before + 1, "one notifier at most");
     assert_eq!(calls.of(Call::MemAlloc), 0);
-    assert!(calls.total() <= 3 * RUN as u64, "{calls:?}");
+    // A launch; on average half an event with its wait, since two streams take turns, and a question to each of them.
+    assert!(calls.total() <= 3 * RUN as u64 + 100, "{calls:?}");
     // Those that are left are cancelled with their executor, and leave nothing.
     drop(executor);
     match c.try_read() {
@@ -115,6 +120,20 @@ fn a_hundred_thousand_products_wait_for_one_handle_and_two_streams_on_one_thread
 
     bounded_by_a_limit(&runtime);
     runtime.shutdown().unwrap();
+}
+
+/// The time of the same product without a queue.
+fn direct(runtime: &Runtime) -> Duration {
+    let device = runtime.default_device();
+    let x = array![[0.0_f32, 1.0], [1.0, 0.0]];
+    let a = CudaTensor::from_ndarray(device, &x.view()).unwrap();
+    let mut c = CudaTensor::from_ndarray(device, &x.view()).unwrap();
+    let begun = Instant::now();
+    for _ in 0..RUN {
+        let lease = Blas::of(device).lease().unwrap();
+        tensor_cuda::gemm(&lease, &mut c, 1.0, &a, &a, 1.0).unwrap();
+    }
+    begun.elapsed() / RUN as u32
 }
 
 fn bounded_by_a_limit(runtime: &Runtime) {
