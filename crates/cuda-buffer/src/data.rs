@@ -4,6 +4,7 @@ use crate::access::{ReadAccess, WriteAccess};
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
+use crate::rows::{self, Rows};
 use crate::view::{CudaBufferView, CudaBufferViewMut};
 use crate::{BufferResult, host_copy, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
@@ -124,6 +125,74 @@ pub trait DeviceData {
         Self::Element: Pod,
     {
         transfer::copy_out(stream, dst.into(), self.read())
+    }
+
+    /// Queues a copy of rows of `src`, which is on the same device, on `stream`: both start with their first row. Elements between
+    /// the rows are not touched.
+    ///
+    /// ```
+    /// use cuda_buffer::{CudaBuffer, DeviceData, Rows};
+    /// use cuda_runtime::Runtime;
+    ///
+    /// # fn main() -> cuda_buffer::BufferResult<()> {
+    /// let runtime = Runtime::builder().build()?;
+    /// let device = runtime.default_device();
+    /// let stream = device.streams().acquire()?;
+    /// // The two left columns of a 2 by 3 matrix.
+    /// let matrix = CudaBuffer::from_slice(device, &[1, 2, 3, 4, 5, 6])?;
+    /// let mut left = CudaBuffer::<i32>::new(device, 4)?;
+    /// let rows = Rows { width: 2, rows: 2, dst_pitch: 2, src_pitch: 3 };
+    /// left.copy_rows_from(&matrix, rows, &stream)?;
+    /// assert_eq!(left.to_vec()?, [1, 2, 4, 5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`BufferError::BadPitch`](crate::BufferError::BadPitch), [`BufferError::OutOfBounds`](crate::BufferError::OutOfBounds); those of the
+    /// accesses; the driver's own.
+    #[track_caller]
+    fn copy_rows_from<S>(&mut self, src: &S, rows: Rows, stream: &Stream) -> BufferResult<()>
+    where
+        S: DeviceData<Element = Self::Element> + ?Sized,
+    {
+        rows::copy(stream, self.write(), src.read(), rows)
+    }
+
+    /// Queues a copy of rows of page-locked memory, or of a slice of it, on `stream`, as
+    /// [`copy_rows_from`](Self::copy_rows_from) does.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    fn copy_rows_from_pinned<'p>(
+        &mut self,
+        src: impl Into<PinnedSlice<'p, Self::Element>>,
+        rows: Rows,
+        stream: &Stream,
+    ) -> BufferResult<()>
+    where
+        Self::Element: Pod,
+    {
+        rows::copy_in(stream, self.write(), src.into(), rows)
+    }
+
+    /// Queues a copy of rows to page-locked memory, or to a slice of it, on `stream`, as
+    /// [`copy_rows_from`](Self::copy_rows_from) does.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    fn copy_rows_to_pinned<'p>(
+        &self,
+        dst: impl Into<PinnedSliceMut<'p, Self::Element>>,
+        rows: Rows,
+        stream: &Stream,
+    ) -> BufferResult<()>
+    where
+        Self::Element: Pod,
+    {
+        rows::copy_out(stream, dst.into(), self.read(), rows)
     }
 
     /// Copies ordinary host memory of the same length, by way of page-locked memory and the device's own transfer

@@ -187,6 +187,17 @@ pub enum BufferError {
         copies: usize,
     },
 
+    /// Rows can't lie at this distance from one another.
+    #[error(
+        "rows of {width} elements can't start {pitch} elements apart: at least their width, and less than 2 GiB"
+    )]
+    BadPitch {
+        /// Distance between the starts of two rows, in elements.
+        pitch: usize,
+        /// Elements of a row.
+        width: usize,
+    },
+
     /// An address can't be that of elements.
     #[error("memory at {address:#x} can't hold elements that are aligned to {align_bytes} bytes")]
     BadAddress {

@@ -42,7 +42,7 @@
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
 //! - accesses: `guard` under all of them, `access` on a stream, `acquire` several at once, `slice` for addresses,
 //!   [`OwningReadAccess`] (`owning`) for the last one, `blocking` for synchronous calls;
-//! - work: `launch`, `transfer`, and `capture` for graphs.
+//! - work: `launch`, `transfer`, [`Rows`] (`rows`), and `capture` for graphs.
 
 mod access;
 mod acquire;
@@ -69,6 +69,7 @@ mod page_locked;
 mod partition;
 mod pinned;
 mod pinned_pool;
+mod rows;
 mod shared;
 mod slice;
 mod staging;
@@ -95,6 +96,7 @@ pub use owning::{OwningBlockingReadAccess, OwningReadAccess};
 pub use partition::{PartitionedCudaBuffer, PartitionedReadAccess, PartitionedWriteAccess};
 pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};
 pub use pinned_pool::{PinnedPool, PinnedPoolCounts};
+pub use rows::Rows;
 pub use shared::SharedCudaBuffer;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use transfer::{copy_slice, fill_slice};

@@ -20,7 +20,7 @@ pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
 }
 
 /// Says which operand it is that the stream can't reach.
-fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()> {
+pub(crate) fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()> {
     checked.map_err(BufferError::of_operand(operand))
 }
 
@@ -29,7 +29,7 @@ fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()>
 /// # Safety
 /// `operation` queues on the stream it is given only, and touches only memory of the domains, as their kinds allow.
 #[track_caller]
-unsafe fn operate<const N: usize>(
+pub(crate) unsafe fn operate<const N: usize>(
     stream: &Stream,
     wanted: [(&crate::domain::Domain, AccessKind); N],
     operation: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
@@ -57,7 +57,7 @@ unsafe fn operate<const N: usize>(
     }
 }
 
-fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr {
+pub(crate) fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr {
     // Within an allocation, so it does not wrap.
     DevicePtr(domain.address().0 + offset_bytes)
 }

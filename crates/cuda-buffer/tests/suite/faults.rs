@@ -4,7 +4,7 @@
 use crate::kit::{Kit, N, Rig, block_on, cases};
 use cuda_buffer::{
     BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, Graph,
-    PinnedBuffer,
+    PinnedBuffer, Rows,
 };
 use cuda_driver::{Call, CallCounts, Driver, ErrorCode};
 use cuda_runtime::{Device, Runtime, RuntimeError, Stream};
@@ -120,6 +120,13 @@ impl Fixture {
         drop(device.streams().acquire()?); // waits for that
         let short = PinnedBuffer::new(device, N)?;
         z.copy_from_pinned(&short, t)?;
+        let rows = Rows {
+            width: 2,
+            rows: 3,
+            dst_pitch: 4,
+            src_pitch: 5,
+        };
+        z.copy_rows_from(&w, rows, s)?;
         drop((short, z, w));
         device.drain_frees()?;
         Ok(())

@@ -1,10 +1,11 @@
 //! Host transfer: pooled page-locked memory, and copies that are awaited.
 
 use crate::kit::{N, Rig, block_on};
-use cuda_buffer::{BufferError, CudaBuffer, DeviceData, PinnedBuffer, PinnedPool};
+use cuda_buffer::{BufferError, CudaBuffer, DeviceData, PinnedBuffer, PinnedPool, Rows};
 use cuda_driver::{Call, Driver};
 use cuda_runtime::RuntimeError;
 use cuda_sim::SimDriver;
+use proptest::prelude::*;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -140,4 +141,51 @@ fn an_awaited_copy_is_refused_in_a_capture() {
     assert_eq!(block_on(x.to_vec_async()).unwrap(), [1; N]);
     drop((x, stream));
     rig.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::kit::cases(60)))]
+
+    /// Rows there, between, and back equal what the host does with them; what doesn't fit is refused with nothing changed.
+    #[test]
+    fn rows_are_copied_as_on_the_host(
+        seed in any::<u64>(),
+        (width, rows) in (0_usize..6, 0_usize..6),
+        pitches in any::<[u8; 4]>(),
+        len in 1_usize..40,
+    ) {
+        let rig = Rig::seeded(seed, 2);
+        let [s, t] = rig.streams();
+        let device = rig.device();
+        let pitches = pitches.map(|pitch| usize::from(pitch % 8));
+        let mut from = PinnedBuffer::<u32>::new(&device, len).unwrap();
+        let mut host = from.host_write().unwrap();
+        host.iter_mut().zip(1..).for_each(|(x, i)| *x = i);
+        drop(host);
+        let mut model: [Vec<u32>; 4] = [from.host_read().unwrap().to_vec(), vec![0; len], vec![0; len], vec![0; len]];
+        let (mut x, mut y) = (CudaBuffer::from_slice(&device, &model[1]).unwrap(), CudaBuffer::from_slice(&device, &model[2]).unwrap());
+        let mut to = PinnedBuffer::<u32>::new(&device, len).unwrap();
+        for leg in 0..3 {
+            let shape = Rows { width, rows, dst_pitch: pitches[leg + 1], src_pitch: pitches[leg] };
+            let copied = match leg {
+                0 => x.copy_rows_from_pinned(&from, shape, &s),
+                1 => y.copy_rows_from(&x, shape, &t),
+                _ => y.copy_rows_to_pinned(&mut to, shape, &s),
+            };
+            let empty = width == 0 || rows == 0;
+            let fits = |pitch: usize| pitch >= width && (rows.max(1) - 1) * pitch + width <= len;
+            prop_assert_eq!(copied.is_ok(), empty || (fits(shape.dst_pitch) && fits(shape.src_pitch)));
+            if copied.is_ok() && !empty {
+                for row in 0..rows {
+                    let source = model[leg][row * shape.src_pitch..][..width].to_vec();
+                    model[leg + 1][row * shape.dst_pitch..][..width].copy_from_slice(&source);
+                }
+            }
+        }
+        prop_assert_eq!(&x.to_vec().unwrap(), &model[1]);
+        prop_assert_eq!(&y.to_vec().unwrap(), &model[2]);
+        prop_assert_eq!(&to.host_read().unwrap()[..], &model[3][..]);
+        drop((s, t, x, y, from, to, device));
+        rig.finish();
+    }
 }

@@ -1,0 +1,143 @@
+//! Copies of rows that lie at a distance from one another: parts of matrices.
+
+use crate::OperandName::{Destination, Source};
+use crate::acquire::{ReadRequest, WriteRequest};
+use crate::ledger::AccessKind;
+use crate::pinned::{PinnedSlice, PinnedSliceMut};
+use crate::transfer::{at, operate, reached};
+use crate::{BufferError, BufferResult};
+use bytemuck::Pod;
+use cuda_driver::{CallSite, CopyRows, Driver};
+use cuda_runtime::Stream;
+
+/// Rows of elements in two places, in each of them at a distance of its own. All is counted in elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// Elements of one row.
+    pub width: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Distance between the starts of two rows at the destination, at least `width`.
+    pub dst_pitch: usize,
+    /// Distance between the starts of two rows at the source, at least `width`.
+    pub src_pitch: usize,
+}
+
+/// The driver's limit for a distance between rows.
+const MOST_PITCH_BYTES: usize = i32::MAX as usize;
+
+impl Rows {
+    /// The shape in bytes, when both places have room for it; `None` when there is nothing to copy.
+    fn check<T>(self, dst_len: usize, src_len: usize) -> BufferResult<Option<CopyRows>> {
+        if self.width == 0 || self.rows == 0 {
+            return Ok(None);
+        }
+        for (pitch, len) in [(self.dst_pitch, dst_len), (self.src_pitch, src_len)] {
+            let width = self.width;
+            let fits = pitch >= width && pitch <= MOST_PITCH_BYTES / size_of::<T>();
+            let end = (self.rows - 1).checked_mul(pitch);
+            let end = end.and_then(|start| start.checked_add(width));
+            match end {
+                Some(end) if fits && end <= len => {}
+                _ if !fits => return Err(BufferError::BadPitch { pitch, width }),
+                end => {
+                    let (start, end) = (0, end.unwrap_or(usize::MAX));
+                    return Err(BufferError::OutOfBounds { start, end, len });
+                }
+            }
+        }
+        // No overflow: all of it lies within memory, or is a distance that was checked.
+        let bytes = |elements: usize| elements * size_of::<T>();
+        Ok(Some(CopyRows {
+            width_bytes: bytes(self.width),
+            rows: self.rows,
+            dst_pitch_bytes: bytes(self.dst_pitch),
+            src_pitch_bytes: bytes(self.src_pitch),
+        }))
+    }
+}
+
+#[track_caller]
+pub(crate) fn copy<T: Copy + 'static>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    src: ReadRequest<'_, T>,
+    rows: Rows,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    reached(Destination, stream.check_device(dst.domain.device()))?;
+    reached(Source, stream.check_device(src.domain.device()))?;
+    let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
+        return Ok(());
+    };
+    let device = stream.device().id();
+    let to = at(dst.domain, dst.offset_bytes);
+    let from = at(src.domain, src.offset_bytes);
+    let wanted = [
+        (dst.domain, AccessKind::Write),
+        (src.domain, AccessKind::Read),
+    ];
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: all rows lie within their domains, which are different ones: the same would be refused.
+        unsafe { driver.copy_rows_device_async(device, to, from, shape, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, wanted, queue) }
+}
+
+#[track_caller]
+pub(crate) fn copy_in<T: Pod>(
+    stream: &Stream,
+    dst: WriteRequest<'_, T>,
+    src: PinnedSlice<'_, T>,
+    rows: Rows,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    let src = src.part();
+    reached(Destination, stream.check_device(dst.domain.device()))?;
+    reached(Source, src.domain.check_reach(stream))?;
+    let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
+        return Ok(());
+    };
+    let device = stream.device().id();
+    let (to, (from, _)) = (at(dst.domain, dst.offset_bytes), src.place());
+    let wanted = [
+        (dst.domain, AccessKind::Write),
+        (src.domain, AccessKind::Read),
+    ];
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: all rows lie within their domains; the ledger of the page-locked memory keeps it alive and unchanged
+        // until the copy is done, and a graph that captures the copy keeps it alive for its replays.
+        unsafe { driver.copy_rows_to_device_async(device, to, from, shape, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, wanted, queue) }
+}
+
+#[track_caller]
+pub(crate) fn copy_out<T: Pod>(
+    stream: &Stream,
+    dst: PinnedSliceMut<'_, T>,
+    src: ReadRequest<'_, T>,
+    rows: Rows,
+) -> BufferResult<()> {
+    let _site = CallSite::enter();
+    let dst = dst.part();
+    reached(Source, stream.check_device(src.domain.device()))?;
+    reached(Destination, dst.domain.check_reach(stream))?;
+    let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
+        return Ok(());
+    };
+    let device = stream.device().id();
+    let ((to, _), from) = (dst.place(), at(src.domain, src.offset_bytes));
+    let wanted = [
+        (dst.domain, AccessKind::Write),
+        (src.domain, AccessKind::Read),
+    ];
+    let queue = |driver: &dyn Driver, raw| {
+        // SAFETY: as in `copy_in`, with the page-locked memory untouched by the host until the copy is done.
+        unsafe { driver.copy_rows_to_host_async(device, to, from, shape, raw) }
+    };
+    // SAFETY: `queue` queues that one operation, on the stream it is given.
+    unsafe { operate(stream, wanted, queue) }
+}
