@@ -72,7 +72,7 @@ pub struct Session {
     keep: RefCell<Vec<Arc<dyn Any + Send + Sync>>>,
     attachment: RefCell<Option<Box<dyn Any + Send>>>,
     failure: RefCell<Option<RuntimeError>>,
-    _global: Option<GlobalCapture>,
+    global: RefCell<Option<GlobalCapture>>,
 }
 
 impl Session {
@@ -173,7 +173,7 @@ impl Capture {
             keep: RefCell::default(),
             attachment: RefCell::default(),
             failure: RefCell::default(),
-            _global: global,
+            global: RefCell::new(global),
         });
         CURRENT.with(|current| current.0.replace(Some(session.clone())));
         OPEN.set(true);
@@ -397,6 +397,7 @@ fn close(session: &Session, ended: bool) {
         core.destroy_event(event);
     }
     OPEN.set(false);
+    drop(session.global.take());
     // At the end of a thread the place is gone; what it held is this session.
     let _ = CURRENT.try_with(|current| drop(current.0.take()));
     core.capture_closed();

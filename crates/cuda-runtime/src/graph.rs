@@ -6,7 +6,7 @@ use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave};
 use crate::stream::Stream;
-use cuda_driver::{CallSite, GraphUpdate, RawGraph, RawGraphExec};
+use cuda_driver::{CallSite, ErrorCode, GraphUpdate, RawGraph, RawGraphExec};
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use std::any::Any;
@@ -120,7 +120,12 @@ impl Graph {
         let nodes = core.call(|driver| driver.graph_node_count(core.id, graph))?;
         let update = core.call(|driver| {
             // SAFETY: nobody else has the graph while it is borrowed for this; the caller keeps what its nodes touch.
-            unsafe { driver.graph_exec_update(core.id, self.exec, graph) }
+            match unsafe { driver.graph_exec_update(core.id, self.exec, graph) } {
+                Err(error) if error.code == ErrorCode::NOT_SUPPORTED => {
+                    Ok(GraphUpdate::NotSupported)
+                }
+                update => update,
+            }
         })?;
         if update != GraphUpdate::Updated {
             let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;

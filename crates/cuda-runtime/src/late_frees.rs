@@ -56,6 +56,15 @@ pub(crate) enum Grabbed {
     Kept(Kept),
 }
 
+impl Grabbed {
+    /// Work that may go on for ever needs its objects for ever.
+    fn lose(&self) {
+        if let Self::Kept(objects) = self {
+            std::mem::forget(objects.clone());
+        }
+    }
+}
+
 impl fmt::Debug for Grabbed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -219,7 +228,7 @@ impl Device {
             Err(error) => {
                 self.core().count_leak(grave.bytes);
                 self.core().park(error);
-                std::mem::forget(grave);
+                grave.memory.lose();
             }
         }
     }

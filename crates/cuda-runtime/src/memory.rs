@@ -46,11 +46,18 @@ impl DeviceMemory {
     pub(crate) fn new(core: &Arc<DeviceCore>, threshold_bytes: u64) -> RuntimeResult<Self> {
         let source = if core.properties.memory_pools {
             let pool = core.call_strict(|driver| driver.pool_create(core.id, threshold_bytes))?;
-            match Slot::new(core, 0) {
-                Ok(allocation) => Source::Pool {
+            let streams = Slot::new(core, 0).and_then(|allocation| match Reclamation::new(core) {
+                Ok(reclamation) => Ok((allocation, reclamation)),
+                Err(error) => {
+                    allocation.destroy();
+                    Err(error)
+                }
+            });
+            match streams {
+                Ok((allocation, reclamation)) => Source::Pool {
                     pool,
                     allocation,
-                    reclamation: Reclamation::new(core),
+                    reclamation,
                 },
                 Err(error) => {
                     destroy_pool(core, pool);

@@ -6,7 +6,7 @@
 //! | work of one stream of the device | that stream, behind that work |
 //! | work of several streams, or of another device, or of one that captures or is used behind Carve's back | a reclamation stream that has nothing unfinished to wait for but that |
 //!
-//! A reclamation stream is made when none of those that exist will do, up to [`MOST`] of them. Then they are asked whether
+//! There is one at first; another one is made when none of those that exist will do, up to [`MOST`] of them. Then they are asked whether
 //! they are done, and if none is, the free shares the one that waits for the least.
 
 use crate::RuntimeResult;
@@ -36,6 +36,13 @@ struct Lane {
 }
 
 impl Lane {
+    fn of(slot: Arc<Slot>) -> Self {
+        Self {
+            slot,
+            unfinished: SmallVec::new(),
+        }
+    }
+
     /// What it waits for that the next free, which waits for `needed`, would not wait for anyway.
     fn strangers(&mut self, needed: &[&Completion]) -> usize {
         self.unfinished.retain(|waited| !waited.is_known_complete());
@@ -46,11 +53,14 @@ impl Lane {
 }
 
 impl Reclamation {
-    pub(crate) fn new(core: &Arc<DeviceCore>) -> Self {
-        Self {
+    /// With one stream, so that a free always finds one.
+    pub(crate) fn new(core: &Arc<DeviceCore>) -> RuntimeResult<Self> {
+        let mut lanes = Vec::with_capacity(MOST);
+        lanes.push(Lane::of(Slot::new(core, 0)?));
+        Ok(Self {
             core: core.clone(),
-            lanes: Mutex::new(Vec::with_capacity(MOST)),
-        }
+            lanes: Mutex::new(lanes),
+        })
     }
 
     /// Frees memory after `outstanding`, without waiting here. `idle` is a stream that waits for nothing.
@@ -93,22 +103,21 @@ impl Reclamation {
         ) -> cuda_driver::CudaResult<()>,
     ) -> RuntimeResult<()> {
         let mut lanes = self.lanes.lock();
-        let lane = self.choose(&mut lanes, needed)?;
+        let lane = self.choose(&mut lanes, needed);
         for &completion in needed {
             match lane.slot.wait_for(completion) {
                 Ok(()) => lane.unfinished.push(completion.clone()),
-                Err(_) => completion.wait_in_cleanup()?,
+                Err(error) => {
+                    completion.wait_in_cleanup()?;
+                    self.core.park(error);
+                }
             }
         }
         lane.slot.enqueue_in_cleanup(free)
     }
 
     /// The stream that holds a free up least.
-    fn choose<'l>(
-        &self,
-        lanes: &'l mut Vec<Lane>,
-        needed: &[&Completion],
-    ) -> RuntimeResult<&'l mut Lane> {
+    fn choose<'l>(&self, lanes: &'l mut Vec<Lane>, needed: &[&Completion]) -> &'l mut Lane {
         let best = |lanes: &mut Vec<Lane>| {
             let strangers = lanes.iter_mut().map(|lane| lane.strangers(needed));
             strangers
@@ -130,20 +139,19 @@ impl Reclamation {
         let at = match found {
             Some((at, 0)) => at,
             Some((at, _)) if lanes.len() == MOST => at,
-            _ => match (Slot::new(&self.core, 0), found) {
-                (Ok(slot), _) => {
-                    lanes.push(Lane {
-                        slot,
-                        unfinished: SmallVec::new(),
-                    });
+            _ => match Slot::new(&self.core, 0) {
+                Ok(slot) => {
+                    lanes.push(Lane::of(slot));
                     lanes.len() - 1
                 }
                 // Late is better than never.
-                (Err(_), Some((at, _))) => at,
-                (Err(error), None) => return Err(error),
+                Err(error) => {
+                    self.core.park(error);
+                    found.map_or(0, |(at, _)| at)
+                }
             },
         };
-        Ok(&mut lanes[at])
+        &mut lanes[at]
     }
 
     /// Waits for the frees, then destroys the streams. For the device's owner.

@@ -148,7 +148,8 @@ pub(crate) enum AfterLease {
 
 impl Slot {
     pub(crate) fn new(core: &Arc<DeviceCore>, priority: i32) -> RuntimeResult<Arc<Self>> {
-        let raw = core.call(|driver| driver.stream_create(core.id, priority))?;
+        // Also made to repair or to free, where errors that a destructor left stay where they are.
+        let raw = core.call_in_cleanup(|driver| driver.stream_create(core.id, priority))?;
         Ok(Self::of(core, raw, false))
     }
 

@@ -184,10 +184,12 @@ impl Stream {
         Standing::of(self.slot())
     }
 
-    /// A completion of everything queued so far. When nothing was queued since the last one, it is that one.
+    /// A completion of everything queued so far. When nothing was queued since the last one, it is that one. No event is
+    /// recorded before somebody needs it, unless the raw handle of the stream was given out.
     ///
     /// # Errors
-    /// The driver's own. Then the stream has been synchronised, or the device is poisoned.
+    /// [`RuntimeError::Poisoned`], [`RuntimeError::CaptureWrongThread`]; for a stream whose raw handle was given out the driver's
+    /// own, and then it has been synchronised, or the device is poisoned.
     #[track_caller]
     pub fn record(&self) -> RuntimeResult<Completion> {
         let _site = CallSite::enter();

@@ -1,9 +1,9 @@
 //! A runtime and `fork` (cases.md 26, pytorch/pytorch#17357). A test binary of its own: it forks.
 
-#![cfg(all(unix, feature = "sim"))]
+#![cfg(all(unix, feature = "sim", not(loom)))]
 
-use cuda_driver::{CaptureMode, Driver, ErrorCode};
-use cuda_runtime::{Capture, Graph, Runtime, RuntimeError, RuntimeResult};
+use cuda_driver::{Call, CaptureMode, Driver, ErrorCode};
+use cuda_runtime::{Capture, Graph, PoisonPolicy, Runtime, RuntimeError, RuntimeResult};
 use cuda_sim::SimDriver;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +19,11 @@ unsafe extern "C" {
 
 /// Runs `child` in a forked process. It must end by itself, without a failed assertion.
 fn in_child(child: impl FnOnce()) {
+    assert_eq!(status_of(child), 0, "the child failed");
+}
+
+/// Runs `child` in a forked process; how that ended, as the system tells.
+fn status_of(child: impl FnOnce()) -> c_int {
     // SAFETY: the child runs only what it is given, on the one thread that it has, and ends without unwinding further.
     let pid = unsafe { fork() };
     assert!(pid >= 0, "no child could be made");
@@ -34,8 +39,8 @@ fn in_child(child: impl FnOnce()) {
         match unsafe { waitpid(pid, &raw mut status, 1) } {
             0 => {}
             ended => {
-                assert_eq!((ended, status), (pid, 0), "the child failed");
-                return;
+                assert_eq!(ended, pid);
+                return status;
             }
         }
         if begun.elapsed() > Duration::from_secs(10) {
@@ -176,6 +181,25 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     assert_eq!(alive, cuda_runtime::Alive::default());
     sim.shutdown();
     sim.assert_no_reports();
+}
+
+/// A program that is to be started again is ended by the first fault that leaves a device's state unknown.
+#[test]
+fn a_fault_may_end_the_process() {
+    let status = status_of(|| {
+        let runtime = Runtime::builder()
+            .poison_policy(PoisonPolicy::Abort)
+            .build()
+            .unwrap();
+        let device = runtime.default_device();
+        let stream = device.streams().acquire().unwrap();
+        let sim = runtime.simulation().unwrap();
+        sim.faults()
+            .fail_nth(Call::StreamSynchronize, 1, ErrorCode::ILLEGAL_ADDRESS);
+        let _ = stream.synchronize();
+    });
+    let signal = status & 0x7f;
+    assert_eq!(signal, 6, "it aborts");
 }
 
 /// The child's copy of a value of the parent's.

@@ -195,7 +195,6 @@ fn an_allocation_is_one_call_and_a_drop_a_wait_per_stream_and_a_free() {
     assert_calls(
         calls,
         &[
-            (Call::StreamCreate, 1),
             (Call::StreamWaitEvent, 2),
             (Call::EventRecord, 2),
             (Call::MemFreeAsync, 1),

@@ -1,5 +1,7 @@
 //! Pools, completions, memory and capture on the simulated device, with all of its checks on.
 
+#![cfg(not(loom))]
+
 mod busy;
 mod capture;
 mod executors;
@@ -10,5 +12,6 @@ mod places;
 mod pool;
 mod provider;
 mod setup;
+mod sweep;
 mod threaded;
 mod waiting;

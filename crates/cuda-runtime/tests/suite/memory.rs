@@ -85,11 +85,16 @@ fn memory_that_is_merely_dropped_is_leaked_and_counted() {
 /// An error that a destructor could not return waits for the next call that can; meanwhile other destructors work.
 #[test]
 fn a_parked_error_costs_nobody_anything() {
-    let rig = Rig::new(2);
+    let rig = Rig::new(3);
     let device = rig.device();
     let stream = device.streams().acquire().unwrap();
     let (memory, _) = device.allocate_on(64, &stream).unwrap();
     let other = device.streams().acquire().unwrap();
+    let (shared, other_first) = device.allocate_on(64, &other).unwrap();
+    let another = device.streams().acquire().unwrap();
+    let nothing = |_: &dyn Driver, _| Ok(());
+    // SAFETY: nothing is queued.
+    unsafe { another.enqueue(nothing) }.unwrap();
     touch(&stream, &memory);
     let parked = RuntimeError::NoThread {
         reason: "a test".into(),
@@ -99,8 +104,12 @@ fn a_parked_error_costs_nobody_anything() {
     let done = stream.record().unwrap();
     other.wait_for(&done).unwrap();
     stream.synchronize().unwrap();
-    drop(other);
-    memory.reclaim([done]);
+    let before = rig.sim.counters().snapshot();
+    shared.reclaim([other_first.unwrap(), another.record().unwrap()]);
+    memory.reclaim([another.record().unwrap(), done]);
+    let made = rig.sim.counters().snapshot() - before;
+    assert_eq!(made.of(Call::MemFreeAsync), 2);
+    drop((other, another));
     drop(stream);
     assert_eq!(device.alive().leaked_bytes, 0);
     assert_eq!(device.streams().counts().replaced, 0);
