@@ -205,7 +205,7 @@ pub(crate) fn sort(wanted: &mut [(&Domain, AccessKind)]) {
     }
 }
 
-/// Accesses asked for together: a [`ReadRequest`] or a [`WriteRequest`]; a shared slice of [`DeviceData`] to read, an exclusive one to
+/// Accesses asked for together: a [`ReadRequest`] or a [`WriteRequest`]; a shared slice of [`DeviceData`](crate::DeviceData) to read, an exclusive one to
 /// write; a vector, an array or a tuple of any of these.
 pub trait Requests<'a>: sealed::AcquireAll<'a> {}
 
