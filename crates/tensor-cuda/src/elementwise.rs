@@ -51,7 +51,7 @@ pub fn fill<'a, T: NoUninit, const N: usize>(
 /// Queues `out = function(a)`, element by element, on `stream`.
 ///
 /// # Errors
-/// As for [`copy`]; [`TensorError::Unsupported`] for functions that complex numbers don't have.
+/// As for [`copy`](crate::copy); [`TensorError::Unsupported`] for functions that complex numbers don't have.
 #[track_caller]
 pub fn map<'a, 'b, T: Number, const N: usize>(
     stream: &Stream,
@@ -74,7 +74,7 @@ pub fn map<'a, 'b, T: Number, const N: usize>(
 /// Queues `out = a` with elements of another type, rounded as with `as`, on `stream`.
 ///
 /// # Errors
-/// As for [`copy`].
+/// As for [`copy`](crate::copy).
 #[track_caller]
 pub fn cast<'a, 'b, S: CastTo<D>, D: Pod, const N: usize>(
     stream: &Stream,

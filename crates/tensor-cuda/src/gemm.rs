@@ -51,10 +51,10 @@ fn one_product<T: Number>(
     product(on, operation, one_mut(out), one(a), one(b), factors)
 }
 
-/// Queues `out = a b`: [`gemm`] with the factors 1 and 0.
+/// Queues `out = a b`: [`gemm`](gemm()) with the factors 1 and 0.
 ///
 /// # Errors
-/// As for [`gemm`].
+/// As for [`gemm`](gemm()).
 #[track_caller]
 pub fn assign_product<'a, 'b, 'c, T: Number>(
     on: &impl Lease,
@@ -71,7 +71,7 @@ pub fn assign_product<'a, 'b, 'c, T: Number>(
 /// Queues the product of `a` and `b` into a new row-major tensor, which is allocated on the stream.
 ///
 /// # Errors
-/// As for [`gemm`] and [`CudaTensor::uninitialized_on`].
+/// As for [`gemm`](gemm()) and [`CudaTensor::uninitialized_on`].
 #[track_caller]
 pub fn matmul<'a, 'b, T: Number>(
     on: &impl Lease,
@@ -92,7 +92,7 @@ pub fn matmul<'a, 'b, T: Number>(
 /// Queues `y = alpha a x + beta y`, with `a` of m x n elements.
 ///
 /// # Errors
-/// As for [`gemm`].
+/// As for [`gemm`](gemm()).
 #[track_caller]
 pub fn gemv<'a, 'x, 'y, T: Number>(
     on: &impl Lease,
@@ -117,7 +117,7 @@ pub fn gemv<'a, 'x, 'y, T: Number>(
 /// (stride 0).
 ///
 /// # Errors
-/// As for [`gemm`].
+/// As for [`gemm`](gemm()).
 #[track_caller]
 pub fn gemm_strided_batched<'a, 'b, 'c, T: Number>(
     on: &impl Lease,
@@ -137,7 +137,7 @@ pub fn gemm_strided_batched<'a, 'b, 'c, T: Number>(
 /// They are checked together before the first one is queued, and end with one completion.
 ///
 /// # Errors
-/// As for [`gemm`]; [`ShapeMismatch`](crate::TensorError::ShapeMismatch) also when there are not as many of each. Products before one
+/// As for [`gemm`](gemm()); [`ShapeMismatch`](crate::TensorError::ShapeMismatch) also when there are not as many of each. Products before one
 /// that the provider refuses are queued.
 #[track_caller]
 pub fn gemm_batched<'v, T: Number, C, A, B>(

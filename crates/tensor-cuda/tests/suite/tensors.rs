@@ -103,7 +103,7 @@ fn uninitialised_numbers_are_signalling_nans_to_the_bit() {
     let packed = PackedTensors::<f32, 1>::uninitialized(stream, &[[3], [5]]).unwrap();
     let host = whole(stream, &packed);
     let expected: Vec<u32> = (0..69)
-        .map(|i| if i < 3 || i >= 64 { SINGLE } else { 0 })
+        .map(|i| if (3..64).contains(&i) { 0 } else { SINGLE })
         .collect();
     assert_eq!(bytemuck::cast_slice::<f32, u32>(&host), expected);
     drop(packed);
