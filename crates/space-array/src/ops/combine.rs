@@ -153,7 +153,8 @@ impl<T: Element, D: RemoveAxis, K: Kind> SpaceArray<T, D, K> {
     /// # Errors
     ///
     /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
-    /// [`try_concatenate`](SpaceArray::try_concatenate).
+    /// [`try_concatenate`](SpaceArray::try_concatenate). If another thread resets the allocator of a
+    /// checked part meanwhile, `out` is written in part.
     pub fn try_concatenate_into<O: Operand<K, Element = T, Dim = D>>(
         axis: Axis,
         parts: &[O],
@@ -323,7 +324,8 @@ impl<T: Element, D: Dimension, K: Kind> SpaceArray<T, D, K> {
     /// # Errors
     ///
     /// [`ArrayError::ShapeMismatch`] if `out` has another shape, and those of
-    /// [`try_stack`](SpaceArray::try_stack).
+    /// [`try_stack`](SpaceArray::try_stack). If another thread resets the allocator of a
+    /// checked part meanwhile, `out` is written in part.
     pub fn try_stack_into<O>(
         axis: Axis,
         parts: &[O],
