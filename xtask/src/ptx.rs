@@ -99,15 +99,30 @@ fn compile(library: &Path, source: &str) -> Result<String, Failure> {
     if !line.succeeds()? {
         return Err(Failure::Check(format!("{source}.cu does not compile")));
     }
-    std::fs::read_to_string(&output)
-        .map_err(|error| Failure::Check(format!("{}: {error}", output.display())))
+    let path = workspace::root().join(format!("{source}.cu"));
+    let read = |path: &Path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Failure::Check(format!("{}: {error}", path.display())))
+    };
+    Ok(format!("{}\n{}", stamp(&read(&path)?), read(&output)?))
+}
+
+/// The first line of a PTX file: which text it was compiled from, as a number (FNV-1a), so that a source that was changed since
+/// can be told without the compiler.
+fn stamp(source: &str) -> String {
+    let hash = source
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("// from a source of number {hash:016x}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What can be checked without the compiler: each source has its PTX, which is old enough and has each kernel.
+    /// What can be checked without the compiler: each source has its PTX, which is of this source, old enough, and has kernels.
     #[test]
     fn every_source_has_its_ptx() {
         for source in SOURCES {
@@ -117,6 +132,10 @@ mod tests {
             };
             let ptx = read("ptx");
             assert!(ptx.contains(VERSION), "{source}");
+            assert!(
+                ptx.starts_with(&stamp(&read("cu"))),
+                "{source}.cu was changed: run `cargo xtask ptx`"
+            );
             let kernels = ptx.matches(".visible .entry").count();
             assert!(kernels > 0 && read("cu").contains("__global__"), "{source}");
         }
