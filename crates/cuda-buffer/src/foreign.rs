@@ -108,11 +108,19 @@ impl Foreign {
             release();
         } else {
             let keep = device.clone();
-            let wait = move || match Completion::wait_all(&outstanding) {
-                Ok(()) => release(),
-                Err(error) => {
-                    keep.count_leak(bytes);
-                    keep.park(error);
+            let wait = move || {
+                let waited = Completion::wait_all(&outstanding);
+                drop(outstanding);
+                match waited {
+                    Ok(()) => {
+                        // Whoever hears of the release finds nothing of the device held here.
+                        drop(keep);
+                        release();
+                    }
+                    Err(error) => {
+                        keep.count_leak(bytes);
+                        keep.park(error);
+                    }
                 }
             };
             let thread = std::thread::Builder::new().name("carve-release".to_owned());
