@@ -148,3 +148,46 @@ impl Drop for TakePermit {
         drop(own);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn one_who_was_woken_and_gives_up_wakes_the_next() {
+        let permits = Permits::new(1);
+        let held = permits.try_take().unwrap();
+        let counts = [(); 2].map(|()| Arc::new(Count::default()));
+        let mut waiting = counts.clone().map(|count| {
+            let mut take = Box::pin(permits.take());
+            let waker = Waker::from(count);
+            let polled = take.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            Some(take)
+        });
+        drop(held);
+        let woken = || {
+            counts
+                .each_ref()
+                .map(|count| count.0.load(Ordering::Relaxed))
+        };
+        assert_eq!(woken(), [1, 0]);
+        assert!(permits.try_take().is_none(), "it is the first one's");
+        waiting[0] = None;
+        assert_eq!(woken(), [1, 1]);
+        let mut context = Context::from_waker(Waker::noop());
+        let second = waiting[1].as_mut().unwrap().as_mut().poll(&mut context);
+        assert!(second.is_ready());
+    }
+}
