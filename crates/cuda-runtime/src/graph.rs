@@ -104,7 +104,7 @@ impl Graph {
             slot.comes_after(last, implied);
         }
         // Also when another thread has begun to capture the stream since.
-        let done = slot.record_eager()?;
+        let done = slot.record_closed()?;
         last.clone_from(&done);
         Ok(done)
     }

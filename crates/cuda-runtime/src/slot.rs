@@ -448,6 +448,17 @@ impl Slot {
         self.place(&mut state.eager, None).map(Some)
     }
 
+    /// The same, and no allocation joins the place any more: others will come after it without waiting for its event.
+    pub(crate) fn record_closed(self: &Arc<Self>) -> RuntimeResult<Option<Completion>> {
+        let mut state = self.lock()?;
+        if state.captured.is_some() {
+            return Ok(state.eager.tail.clone());
+        }
+        let place = self.place(&mut state.eager, None)?;
+        state.eager.open = false;
+        Ok(Some(place))
+    }
+
     /// Decides what becomes of the slot when its lease ends. Whatever may be queued gets a completion.
     pub(crate) fn end_lease(self: &Arc<Self>) -> AfterLease {
         let mut state = self.state.lock();

@@ -69,6 +69,27 @@ fn a_replay_does_not_wait_for_the_replays_of_its_own_graph() {
     }
 }
 
+/// Memory that is allocated behind a replay is not there yet where the next replay was launched, though that waited for nothing.
+#[test]
+fn an_allocation_behind_a_replay_is_no_part_of_it() {
+    let rig = Rig::new(2);
+    let device = rig.device();
+    let [s, t] = [(); 2].map(|()| device.streams().acquire().unwrap());
+    let (memory, first) = device.allocate_on(64, &s).unwrap();
+    let graph = captured(&s, |_| fill(&s, &memory, 7, 64));
+    let one = launch(&graph, &s, &first);
+    let two = launch(&graph, &t, [&one]);
+    let (new, made) = device.allocate_on(64, &s).unwrap();
+    let made = made.unwrap();
+    assert_ne!(made.point(), one.point());
+    t.wait_for(&made).unwrap();
+    touch(&t, &new);
+    new.reclaim([t.record().unwrap()]);
+    memory.reclaim([two, t.record().unwrap()]);
+    drop((one, made, first, graph, s, t, device));
+    rig.finish();
+}
+
 #[test]
 fn a_graph_takes_other_parameters_or_is_made_anew() {
     let rig = Rig::new(2);
