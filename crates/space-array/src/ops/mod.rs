@@ -4,6 +4,7 @@ mod combine;
 mod compare;
 mod convert;
 mod elementwise;
+mod gemm;
 mod lanes;
 mod operators;
 mod product;

@@ -6,7 +6,7 @@ use ndarray::{
 };
 use space_core::Element;
 
-use super::elementwise::check_shape;
+use super::{elementwise::check_shape, gemm::multiply_uninit};
 use crate::{
     ArrayError, Kind, Operand, SpaceArray, UninitArray,
     error::{Shape, value},
@@ -134,8 +134,13 @@ impl<T: Element + LinalgScalar, D: Dimension, K: Kind> SpaceArray<T, D, K> {
         let (left, right) = (self.try_view()?, other.operand()?);
         let (left, right) = (left.view(), right.view());
         let shape = product_shape(&left, &right)?;
+        let mut out = UninitArray::new(shape)?;
+        if multiply_uninit(&left, &right, &mut out.as_uninit_view_mut()) {
+            // SAFETY: It says that it has written all elements.
+            return Ok(unsafe { out.assume_init() });
+        }
         // Zeros first: a view for `ndarray` to write through shows initialised elements.
-        let mut out = UninitArray::new(shape)?.filled(T::zero());
+        let mut out = out.filled(T::zero());
         D::multiply(left, right, out.try_view_mut()?.view_mut());
         Ok(out)
     }
