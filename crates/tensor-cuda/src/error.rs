@@ -50,19 +50,6 @@ pub enum TensorError {
         given: Vec<usize>,
     },
 
-    /// The strides of an operand can't be handled by the operation.
-    #[error("operand {operand} of {operation} has strides {strides:?}: {reason}")]
-    BadLayout {
-        /// The operation.
-        operation: &'static str,
-        /// The operand.
-        operand: &'static str,
-        /// Its strides, in elements.
-        strides: Vec<isize>,
-        /// What is wrong with them.
-        reason: &'static str,
-    },
-
     /// The output names an element twice, so that it would be written twice.
     #[error(
         "operand {operand} of {operation} with extents {extents:?} and strides {strides:?} names an element twice: an output must not"
