@@ -117,6 +117,22 @@ pub enum TensorError {
         element: &'static str,
     },
 
+    /// Elements that lie at multiples of their own alignment only, which is less than the kernel takes them at.
+    #[error(
+        "operand {operand} of {operation} does not lie at a multiple of {align_bytes} bytes, at which elements of type {element} are \
+         taken: carve it from an arena of that alignment"
+    )]
+    Misaligned {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// The element type.
+        element: &'static str,
+        /// The alignment, in bytes.
+        align_bytes: u64,
+    },
+
     /// No provider of matrix products for this device.
     #[error(
         "there is no provider of matrix products for {device}, driven by {driver}: set one with `Blas::set_provider`"
