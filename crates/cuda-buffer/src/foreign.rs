@@ -95,6 +95,11 @@ impl Foreign {
         let Some(release) = self.release.get_mut().take() else {
             return;
         };
+        if device.is_forked() {
+            // The parent does that.
+            std::mem::forget(release);
+            return;
+        }
         let (address, bytes) = (self.address, self.bytes);
         if forgotten {
             device.count_leak(bytes);

@@ -253,6 +253,10 @@ impl Hold {
 
     /// As [`release`](Self::release), for destructors.
     pub(crate) fn release_in_drop<'d>(&self, domains: impl Iterator<Item = &'d Domain>) {
+        // A child leaves the parent's ledgers, and who may have locked them, alone.
+        if self.stream.device().is_forked() {
+            return;
+        }
         let ended_capture = self.session.is_some()
             && current_session().map(|session| session.number()) != self.session;
         if ended_capture {

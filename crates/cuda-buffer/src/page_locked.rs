@@ -46,6 +46,9 @@ impl PinnedMemory {
 
     /// Gives the memory back to where it came from, while `outstanding` may still use it.
     pub(crate) fn give_back(self, device: &Device, outstanding: Predecessors) {
+        if device.is_forked() {
+            return;
+        }
         let refused = match self.pool.clone() {
             None => Err((self, outstanding)),
             Some(pool) => pool.take_back(self, outstanding),
