@@ -109,15 +109,11 @@ impl Queue {
             waker,
             forgotten,
         } = self.lock().finish(key, outcome);
-        // Code of an executor or of a user's error. One that panics has told so, and must not keep the others from being
-        // woken, nor who ends several accesses from ending the rest.
         for waker in wakes {
+            // One that panics has told so, and must not keep the others from being woken.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(waker)));
-        for failure in forgotten {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(failure)));
-        }
+        drop((waker, forgotten));
     }
 
     /// Gives up a write. In a task it ends with the poll that gave it up, which then knows why.

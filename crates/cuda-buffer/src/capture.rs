@@ -326,7 +326,7 @@ impl Graph {
             // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, `before` has everything
             // that their ledgers name, and the tokens exclude others until the replay's completion is published.
             let done = unsafe { self.graph.launch_after(stream, before.iter())? };
-            Ok(done)
+            Ok(Some(done))
         });
         let poisoned = self.device().is_poisoned();
         let (done, result) = match launched {

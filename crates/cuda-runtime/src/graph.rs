@@ -81,7 +81,7 @@ impl Graph {
         &self,
         stream: &Stream,
         before: impl IntoIterator<Item = &'c Completion>,
-    ) -> RuntimeResult<Option<Completion>> {
+    ) -> RuntimeResult<Completion> {
         let _site = CallSite::enter();
         crate::capture::refuse("launching a graph")?;
         stream.check_device(&self.device)?;
@@ -96,16 +96,11 @@ impl Graph {
             !needless
         });
         stream.standing()?.wait_for_all(needed)?;
-        slot.enqueue(|driver, raw| {
+        let done = slot.replay(last.as_ref(), implied, |driver, raw| {
             // SAFETY: the caller's promise; the lock keeps other threads out.
             unsafe { driver.graph_launch(device, self.exec, raw) }
         })?;
-        if let Some(last) = &*last {
-            slot.comes_after(last, implied);
-        }
-        // Also when another thread has begun to capture the stream since.
-        let done = slot.record_closed()?;
-        last.clone_from(&done);
+        *last = Some(done.clone());
         Ok(done)
     }
 

@@ -10,6 +10,7 @@ use cuda_driver::{CaptureMode, DevicePtr};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -169,8 +170,9 @@ impl LateFrees {
                 .collect();
             queue.burying = true;
             drop(queue);
-            // Outside the lock: they may be anything, and this may be the last handle of the device.
-            drop(buried);
+            // Outside the lock: they may be anything, and this may be the last handle of the device. A panic has told so where it
+            // happened, and must not end the thread that others rely on.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(buried)));
             self.queue.lock().burying = false;
             self.changed.notify_all();
         }

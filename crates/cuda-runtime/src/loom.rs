@@ -12,7 +12,9 @@ use crate::primitive::modelled::FAULT;
 use crate::slot::Slot;
 use crate::standing::Standing;
 use crate::stream::Lease;
-use cuda_driver::{Call, DeviceId, DevicePtr, Devices, Driver, Memory, Pattern};
+use cuda_driver::{
+    Call, Capture, CaptureMode, DeviceId, DevicePtr, Devices, Driver, Graphs, Memory, Pattern,
+};
 use cuda_sim::{Schedule, SimDriver};
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,6 +120,35 @@ fn loom_a_late_event_is_recorded_once_and_stands_for_its_place() {
         assert_eq!(rig.records(), 1);
         rig.fill(2);
         drop(done);
+        rig.finish();
+    });
+}
+
+/// Another stream comes after a replay by itself, and waits for what another thread has queued behind that.
+#[test]
+fn loom_a_replay_stands_for_nothing_that_is_queued_behind_it() {
+    check(&[Fault::OpenReplay], || {
+        let rig = Rig::new(2);
+        let (sim, raw) = (&rig.sim, rig.slots[0].raw);
+        sim.capture_begin(DEVICE, raw, CaptureMode::Relaxed)
+            .unwrap();
+        let graph = sim.capture_end(DEVICE, raw).unwrap();
+        let exec = sim.graph_instantiate(DEVICE, graph).unwrap();
+        let worker = thread::spawn({
+            let rig = rig.clone();
+            move || {
+                rig.fill(0);
+                rig.slots[0].record().unwrap()
+            }
+        });
+        // SAFETY: the graph touches nothing.
+        let launch = |driver: &dyn Driver, raw| unsafe { driver.graph_launch(DEVICE, exec, raw) };
+        let first = rig.slots[0].replay(None, 0, launch).unwrap();
+        rig.slots[1].replay(Some(&first), 0, launch).unwrap();
+        let done = worker.join().unwrap();
+        rig.slots[1].wait_for(&done).unwrap();
+        rig.fill(1);
+        drop((first, done));
         rig.finish();
     });
 }

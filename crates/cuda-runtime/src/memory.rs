@@ -134,12 +134,21 @@ impl DeviceMemory {
                 Ok((address, None))
             }
             Source::Pool {
-                pool, allocation, ..
+                pool,
+                allocation,
+                reclamation,
             } => {
                 let slot = stream.unwrap_or(allocation);
                 let (address, completion) = slot
                     .allocate(|driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw))?;
-                Ok((address, Some(completion)))
+                match completion {
+                    Ok(completion) => Ok((address, Some(completion))),
+                    Err(error) => {
+                        // Nobody has seen the address, and the host knows that the memory is there.
+                        reclamation.free(allocation, address, bytes, &[]);
+                        Err(error)
+                    }
+                }
             }
         }
     }

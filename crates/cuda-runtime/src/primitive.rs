@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     WeakRecord,
     /// A stream gets more to do before the place at its end has an event.
     Unsettled,
+    /// Others queue between a replay and its place.
+    OpenReplay,
     /// A clock runs ahead of its wait.
     EarlyClock,
     /// The end of a lease wakes nobody.

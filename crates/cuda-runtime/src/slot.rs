@@ -14,6 +14,7 @@ use crate::primitive::{
 };
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
+use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) struct Slot {
     broken: AtomicBool,
     /// Memory was freed here since the last host wait for the stream.
     frees: AtomicBool,
+    /// Held shared while the host waits for the stream: it does not go meanwhile. Taken before the state.
+    pub(crate) host_waits: RwLock<()>,
     pub(crate) state: Mutex<SlotState>,
 }
 
@@ -45,7 +48,7 @@ pub(crate) struct SlotState {
     pub(crate) eager: Timeline,
     pub(crate) captured: Option<Captured>,
     /// The driver's stream is gone, or belongs to the user alone again.
-    retired: bool,
+    pub(crate) retired: bool,
 }
 
 #[derive(Debug)]
@@ -118,6 +121,15 @@ impl Timeline {
             .ok()
     }
 
+    /// Notes that later work comes after `completion` by itself, and that this made so many waits needless.
+    fn comes_after(&mut self, completion: &Completion, needless: u64) {
+        self.counts.elided_waited += needless;
+        if completion.point().stream != self.id {
+            self.clock.merge(completion.clock());
+            self.clock.advance(completion.point());
+        }
+    }
+
     /// Whether anything was queued since the tail.
     pub(crate) fn is_dirty(&self) -> bool {
         self.queued != self.covered
@@ -169,6 +181,7 @@ impl Slot {
             exposed: AtomicBool::new(exposed),
             broken: AtomicBool::new(false),
             frees: AtomicBool::new(false),
+            host_waits: RwLock::new(()),
             state: Mutex::new(SlotState {
                 eager: Timeline::new(Scope::Eager, id),
                 captured: None,
@@ -237,9 +250,14 @@ impl Slot {
         }
         timeline.open = false;
         let core = &self.core;
-        core.call_in_cleanup(|_| {
+        let waited = core.call_in_cleanup(|_| {
             core.relaxed_for_long(|driver| driver.stream_synchronize(core.id, self.raw))
-        })?;
+        });
+        if waited.is_err() {
+            // The caller takes its work for not queued.
+            self.synchronize_in_repair(timeline.position, &timeline.clock);
+            return waited;
+        }
         self.reached(timeline.position, &timeline.clock);
         timeline.finished = timeline.queued;
         Ok(())
@@ -247,10 +265,13 @@ impl Slot {
 
     /// Queues an allocation by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
     /// may join the tail as it is, which costs no event.
+    ///
+    /// Without the completion, which fails by itself, the memory is allocated all the same: the stream was synchronised then, or
+    /// the device is poisoned.
     pub(crate) fn allocate<T>(
         self: &Arc<Self>,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
-    ) -> RuntimeResult<(T, Completion)> {
+    ) -> RuntimeResult<(T, RuntimeResult<Completion>)> {
         self.core.check()?;
         let mut state = self.lock()?;
         let (timeline, None) = state.active()? else {
@@ -264,14 +285,48 @@ impl Slot {
             timeline.queued += 1;
         }
         let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
-        self.finish_operation(timeline)?;
-        match (&timeline.tail, joins) {
+        let finished = self.finish_operation(timeline);
+        let place = finished.and_then(|()| match (&timeline.tail, joins) {
             (Some(tail), true) => {
                 timeline.counts.completions_shared += 1;
-                Ok((made, tail.clone()))
+                Ok(tail.clone())
             }
-            _ => Ok((made, self.place(timeline, None)?)),
+            _ => self.place(timeline, None),
+        });
+        Ok((made, place))
+    }
+
+    /// Queues a replay of a graph by `call`, which comes after `last`, the replay before it, by itself: that made so many waits
+    /// `needless`. The completion stands for nothing but what is queued here by then: others come after it without waiting for its
+    /// event, so nothing is queued between the two, and no allocation joins it.
+    pub(crate) fn replay(
+        self: &Arc<Self>,
+        last: Option<&Completion>,
+        needless: u64,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+    ) -> RuntimeResult<Completion> {
+        self.core.check()?;
+        let mut state = self.lock()?;
+        let (timeline, None) = state.active()? else {
+            return Err(RuntimeError::CaptureActive {
+                what: "launching a graph",
+            });
+        };
+        self.settle(timeline, None)?;
+        timeline.queued += 1;
+        self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+        self.finish_operation(timeline)?;
+        if faulty(Fault::OpenReplay) {
+            drop(state);
+            state = self.lock()?;
         }
+        let timeline = &mut state.eager;
+        if let Some(last) = last {
+            timeline.comes_after(last, needless);
+        }
+        let place = self.place(timeline, None)?;
+        timeline.open = false;
+        Ok(place)
     }
 
     /// Queues a free by `call`, when nothing but this stream's own work up to here has to come before it. `None` when the
@@ -329,7 +384,8 @@ impl Slot {
         let place = Completion::from_node(node);
         timeline.tail = Some(place.clone());
         timeline.counts.completions += 1;
-        if self.core.behaviour.synchronize && timeline.finished == timeline.queued && !exposed {
+        let done = self.core.behaviour.synchronize && timeline.finished == timeline.queued;
+        if done && timeline.scope == Scope::Eager && !exposed {
             self.progress.fetch_max(point.position, Ordering::AcqRel);
         }
         if exposed {
@@ -448,17 +504,6 @@ impl Slot {
         self.place(&mut state.eager, None).map(Some)
     }
 
-    /// The same, and no allocation joins the place any more: others will come after it without waiting for its event.
-    pub(crate) fn record_closed(self: &Arc<Self>) -> RuntimeResult<Option<Completion>> {
-        let mut state = self.lock()?;
-        if state.captured.is_some() {
-            return Ok(state.eager.tail.clone());
-        }
-        let place = self.place(&mut state.eager, None)?;
-        state.eager.open = false;
-        Ok(Some(place))
-    }
-
     /// Decides what becomes of the slot when its lease ends. Whatever may be queued gets a completion.
     pub(crate) fn end_lease(self: &Arc<Self>) -> AfterLease {
         let mut state = self.state.lock();
@@ -509,7 +554,7 @@ impl Slot {
         }
     }
 
-    /// Uses the stream for the last time: whoever holds its tail gets an event.
+    /// Uses the stream for the last time: whoever holds its tail gets an event, and whoever waits on the host is waited for.
     pub(crate) fn retire(&self) {
         let Ok(mut state) = self.lock() else {
             return;
@@ -525,6 +570,8 @@ impl Slot {
         drop(state);
         drop(places);
         self.core.unwatch(self.id, counts);
+        // Another thread may be waiting for everything that the device has to do.
+        drop(self.host_waits.write());
     }
 
     /// What ordering cost here so far.

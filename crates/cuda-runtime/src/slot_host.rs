@@ -3,7 +3,7 @@
 use crate::capture;
 use crate::clock::{Clock, StreamId};
 use crate::primitive::Ordering;
-use crate::slot::Slot;
+use crate::slot::{Slot, SlotState};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver};
 
@@ -24,7 +24,7 @@ impl Slot {
 
     /// Waits on the host for everything queued here; poisons the device when the driver can't say. For destructors.
     pub(crate) fn synchronize_or_poison(&self) {
-        let (position, clock, _) = self.position();
+        let (position, clock, _) = position(&mut self.state.lock());
         self.synchronize_in_repair(position, &clock);
     }
 
@@ -40,12 +40,24 @@ impl Slot {
     }
 
     /// Waits on the host for everything queued here. An error means that the wait itself failed: nothing that a
-    /// destructor left is mistaken for one.
+    /// destructor left is mistaken for one. A stream that another thread captures is refused: the wait would break the capture.
     pub(crate) fn synchronize(&self) -> RuntimeResult<Synchronized> {
         capture::refuse("waiting on the host")?;
         self.core.origin.check()?;
-        let (position, clock, queued) = self.position();
-        self.take_frees();
+        let _exists = self.host_waits.read();
+        let (position, clock, queued) = {
+            let mut state = self.lock()?;
+            if state.captured.is_some() {
+                return Err(RuntimeError::CaptureWrongThread);
+            }
+            if state.retired {
+                let (timeline, queued) = (self.id, state.eager.queued);
+                return Ok(Synchronized { timeline, queued });
+            }
+            // Under the lock, which a free holds from its mark to its call.
+            self.take_frees();
+            position(&mut state)
+        };
         self.wait_on_host(position, &clock, |driver| {
             driver.stream_synchronize(self.core.id, self.raw)
         })?;
@@ -58,20 +70,20 @@ impl Slot {
     /// Waits on the host for everything queued outside captures.
     pub(crate) fn drain(&self) -> RuntimeResult<()> {
         capture::refuse("waiting on the host")?;
-        let eager = {
-            let state = self.lock()?;
-            match state.captured.is_some() {
+        loop {
+            let tail = {
+                let state = self.lock()?;
                 // The capture's begin has recorded the tail, and nothing eager was queued since.
-                true => Some(state.eager.tail.clone()),
-                false => None,
-            }
-        };
-        match eager {
-            None => self.synchronize().map(drop),
-            Some(None) => Ok(()),
-            Some(Some(tail)) => {
-                self.take_frees();
-                tail.wait_in_cleanup()
+                state.captured.is_some().then(|| state.eager.tail.clone())
+            };
+            match tail {
+                None => match self.synchronize() {
+                    // It has begun since.
+                    Err(RuntimeError::CaptureWrongThread) => {}
+                    result => return result.map(drop),
+                },
+                Some(None) => return Ok(()),
+                Some(Some(tail)) => return tail.wait_in_cleanup(),
             }
         }
     }
@@ -101,13 +113,6 @@ impl Slot {
         Ok(idle)
     }
 
-    /// How far the eager timeline has come. Nothing joins its tail from now on.
-    fn position(&self) -> (u64, Clock, u64) {
-        let eager = &mut self.state.lock().eager;
-        eager.open = false;
-        (eager.position, eager.clock.clone(), eager.queued)
-    }
-
     /// After the wait every place up to `position` is known to be complete.
     fn wait_on_host(
         &self,
@@ -119,4 +124,11 @@ impl Slot {
         self.reached(position, clock);
         Ok(())
     }
+}
+
+/// How far the eager timeline has come. Nothing joins its tail from now on.
+fn position(state: &mut SlotState) -> (u64, Clock, u64) {
+    let eager = &mut state.eager;
+    eager.open = false;
+    (eager.position, eager.clock.clone(), eager.queued)
 }

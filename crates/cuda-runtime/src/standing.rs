@@ -178,16 +178,6 @@ fn needs(slot: &Slot, timeline: &mut Timeline, completion: &Completion) -> Runti
 }
 
 impl Slot {
-    /// Notes that later work of this stream comes after `completion` by itself, and that this made so many waits needless.
-    pub(crate) fn comes_after(&self, completion: &Completion, needless: u64) {
-        let eager = &mut self.state.lock().eager;
-        eager.counts.elided_waited += needless;
-        if completion.point().stream != eager.id {
-            eager.clock.merge(completion.clock());
-            eager.clock.advance(completion.point());
-        }
-    }
-
     /// Orders later work of this stream after `completion`, by a wait where one can matter.
     pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
         Standing::of(self)?.wait_for_all([completion])

@@ -210,7 +210,8 @@ impl Stream {
     /// Waits on the host for everything queued so far. The proof that it did is good until more is queued.
     ///
     /// # Errors
-    /// [`RuntimeError::CaptureActive`] while this thread captures; errors of the work waited for.
+    /// [`RuntimeError::CaptureActive`] while this thread captures, [`RuntimeError::CaptureWrongThread`] when another one captures the
+    /// stream; errors of the work waited for.
     #[track_caller]
     pub fn synchronize(&self) -> RuntimeResult<Synchronized> {
         let _site = CallSite::enter();

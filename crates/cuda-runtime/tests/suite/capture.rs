@@ -24,6 +24,8 @@ fn a_thread_captures_once_at_a_time_and_other_threads_are_refused_the_stream() {
             assert_eq!(refused, Err(RuntimeError::CaptureWrongThread));
             let begun = Capture::begin(&s, CaptureMode::ThreadLocal).map(drop);
             assert_eq!(begun, Err(RuntimeError::CaptureWrongThread));
+            let waited = s.synchronize().map(drop);
+            assert_eq!(waited, Err(RuntimeError::CaptureWrongThread));
             // A capture of its own is its own business.
             let capture = Capture::begin(&t, CaptureMode::ThreadLocal).unwrap();
             drop(capture.end().unwrap());

@@ -29,9 +29,7 @@ fn launch<'c>(
     before: impl IntoIterator<Item = &'c Completion>,
 ) -> Completion {
     // SAFETY: the tests keep the memory, and name its uses.
-    unsafe { graph.launch_after(stream, before) }
-        .unwrap()
-        .unwrap()
+    unsafe { graph.launch_after(stream, before) }.unwrap()
 }
 
 /// The driver orders the replays of one graph, so that none waits for an earlier one, nor for what that came after.
@@ -342,4 +340,80 @@ fn memory_goes_back_while_its_stream_is_captured() {
         drop((s, t, device));
         rig.finish();
     }
+}
+
+/// The next replay, on another stream, comes after the last one; not after what another thread has queued behind that.
+#[test]
+fn a_replay_stands_for_nothing_that_is_queued_behind_it() {
+    let rig = Rig::new(2);
+    let device = rig.device();
+    let [s, t] = [(); 2].map(|()| device.streams().acquire().unwrap());
+    let (memory, _) = device.allocate_on(64, &s).unwrap();
+    let (other, _) = device.allocate_on(64, &s).unwrap();
+    t.wait_for(&s.record().unwrap()).unwrap();
+    let graph = captured(&s, |_| fill(&s, &memory, 7, 64));
+    let turn = Barrier::new(2);
+    let turns = 0..600_u32;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in turns.clone() {
+                turn.wait();
+                launch(&graph, &s, []);
+                launch(&graph, &t, []);
+                turn.wait();
+            }
+        });
+        for pause in turns.clone() {
+            turn.wait();
+            // At any moment of the launches.
+            (0..50 * (pause % 60)).for_each(|_| std::hint::spin_loop());
+            touch(&s, &other);
+            let done = s.record().unwrap();
+            turn.wait();
+            t.wait_for(&done).unwrap();
+            touch(&t, &other);
+            s.wait_for(&t.record().unwrap()).unwrap();
+        }
+    });
+    let done = [&s, &t].map(|stream| stream.record().unwrap());
+    other.reclaim(done.clone());
+    memory.reclaim(done);
+    drop((graph, s, t, device));
+    rig.finish();
+}
+
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("for the test");
+    }
+}
+
+/// What a graph keeps may be anything. Its panic ends no thread of the runtime, and others are given up after it.
+#[test]
+fn a_panic_of_what_a_graph_keeps_holds_up_no_free() {
+    let rig = Rig::new(1);
+    let device = rig.device();
+    let s = device.streams().acquire().unwrap();
+    let (memory, first) = device.allocate_on(64, &s).unwrap();
+    let gone = Arc::new(AtomicBool::new(false));
+    let kept: [Arc<dyn std::any::Any + Send + Sync>; 2] =
+        [Arc::new(Panics), Arc::new(Kept(gone.clone()))];
+    for kept in kept {
+        let graph = captured(&s, |capture| {
+            fill(&s, &memory, 1, 64);
+            capture.session().keep(kept);
+        });
+        assert!(rig.sim.hold_stream(raw(&s)));
+        launch(&graph, &s, &first);
+        drop(graph);
+        rig.sim.release_stream(raw(&s));
+        s.synchronize().unwrap();
+        device.drain_frees().unwrap();
+    }
+    assert!(gone.load(Ordering::Acquire));
+    memory.reclaim([s.record().unwrap()]);
+    drop((s, first, device));
+    rig.finish();
 }

@@ -4,6 +4,8 @@ use crate::kit::{Rig, raw, stall, touch, until};
 use cuda_driver::{Call, DeviceId, Driver, ErrorCode};
 use cuda_runtime::{Runtime, RuntimeError};
 use cuda_sim::SimDriver;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 #[test]
 fn memory_that_is_about_to_be_free_is_waited_for() {
@@ -31,6 +33,67 @@ fn memory_that_is_about_to_be_free_is_waited_for() {
     );
     drop((stream, device));
     rig.finish();
+}
+
+/// Also one that waits for several streams, and so is on none of them.
+#[test]
+fn frees_are_waited_for_wherever_they_are_queued() {
+    let rig = Rig::new(2);
+    let device = rig.device();
+    let streams = device.streams().acquire_many(2).unwrap();
+    let (memory, first) = device.allocate(64).unwrap();
+    let done = streams.iter().map(|stream| {
+        stream.wait_for(first.as_ref().unwrap()).unwrap();
+        let (used, _) = device.allocate_on(64, stream).unwrap();
+        (stall(&rig.sim, stream, &used), used)
+    });
+    let (done, used): (Vec<_>, Vec<_>) = done.unzip();
+    memory.reclaim(done.clone());
+    let drained = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            device.drain_frees().unwrap();
+            drained.store(true, Ordering::Release);
+        });
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(!drained.load(Ordering::Acquire), "the free is not done");
+        for stream in &streams {
+            rig.sim.release_stream(raw(stream));
+        }
+    });
+    for (used, done) in used.into_iter().zip(done) {
+        used.reclaim([done]);
+    }
+    drop((streams, first, device));
+    rig.finish();
+}
+
+/// Memory that was allocated goes back when what comes after fails.
+#[test]
+fn an_allocation_whose_completion_fails_leaves_nothing() {
+    for (exposed, call) in [
+        (true, Call::EventRecord),
+        (true, Call::EventCreate),
+        (false, Call::StreamSynchronize),
+    ] {
+        let rig = Rig::with(SimDriver::builder(), |builder| {
+            builder.synchronize_after_each_operation(!exposed)
+        });
+        let device = rig.device();
+        let stream = device.streams().acquire().unwrap();
+        if exposed {
+            // SAFETY: nothing is done with it.
+            let _ = unsafe { stream.raw() };
+        }
+        rig.sim.faults().fail_nth(call, 1, ErrorCode::NOT_PERMITTED);
+        let error = device.allocate_on(64, &stream).map(drop).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::NOT_PERMITTED), "{call}");
+        device.drain_frees().unwrap();
+        assert_eq!(device.pool_usage().unwrap().unwrap().used_bytes, 0);
+        assert_eq!(device.alive().leaked_bytes, 0);
+        drop((stream, device));
+        rig.finish();
+    }
 }
 
 #[test]

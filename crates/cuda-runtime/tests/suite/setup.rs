@@ -1,9 +1,11 @@
 //! What the builder sets up, several runtimes side by side, and how they end.
 
-use crate::kit::{Rig, fill, raw, stall, touch};
-use cuda_driver::{Call, CudaError, DeviceId, Driver, ErrorCode, Streams};
+use crate::kit::{Rig, fill, raw, stall, touch, until};
+use cuda_driver::{Call, CudaError, DeviceId, Driver, ErrorCode, Pattern, Streams};
 use cuda_runtime::{Capture, PoisonPolicy, Runtime, RuntimeError};
 use cuda_sim::SimDriver;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 #[test]
 fn settings_that_can_not_work_are_refused_with_their_values() {
@@ -288,6 +290,75 @@ fn each_operation_can_be_waited_for() {
         panic!("the error is sticky");
     };
     assert_eq!(origin.file(), file!());
+}
+
+/// Who is told that an operation failed takes it for not queued: so it is over then, or the device is lost.
+#[test]
+fn an_operation_whose_wait_fails_is_over_all_the_same() {
+    for lost in [false, true] {
+        let rig = Rig::with(SimDriver::builder(), |builder| {
+            builder.synchronize_after_each_operation(true)
+        });
+        let device = rig.device();
+        let s = device.streams().acquire().unwrap();
+        let name = raw(&s);
+        let (memory, _) = device.allocate_on(64, &s).unwrap();
+        let address = memory.address();
+        let faults = rig.sim.faults();
+        for n in 1..=1 + u64::from(lost) {
+            faults.fail_nth(Call::StreamSynchronize, n, ErrorCode::NOT_PERMITTED);
+        }
+        // SAFETY: the simulated device checks range and order.
+        let call = |driver: &dyn Driver, raw| unsafe {
+            driver.fill_async(device.id(), address, Pattern::U8(1), 1, raw)
+        };
+        // SAFETY: the fill goes to the stream.
+        let error = unsafe { s.enqueue(call) }.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::NOT_PERMITTED));
+        assert_eq!(device.is_poisoned(), lost);
+        if !lost {
+            assert_eq!(rig.sim.stream_query(device.id(), name), Ok(true));
+            memory.reclaim([]);
+            drop((s, device));
+            rig.finish();
+        }
+    }
+}
+
+/// A stream of the user's is forgotten when its last clone is gone: also by who is just waiting for all that a device does.
+#[test]
+fn an_adopted_stream_is_not_forgotten_under_a_wait_for_it() {
+    let rig = Rig::new(1);
+    let device = rig.device();
+    let own = rig.sim.stream_create(device.id(), 0).unwrap();
+    // SAFETY: the stream is of the device, and is destroyed at the end.
+    let stream = unsafe { device.adopt_stream(own) }.unwrap();
+    let (memory, _) = device.allocate_on(64, &stream).unwrap();
+    let done = stall(&rig.sim, &stream, &memory);
+    let forgotten = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let runtime = rig.runtime.clone();
+        scope.spawn(|| runtime.shutdown().unwrap());
+        let pause = || std::thread::sleep(Duration::from_millis(10));
+        pause();
+        scope.spawn(|| {
+            drop(stream);
+            forgotten.store(true, Ordering::Release);
+        });
+        pause();
+        assert!(!forgotten.load(Ordering::Acquire));
+        rig.sim.release_stream(own);
+        until(|| forgotten.load(Ordering::Acquire));
+    });
+    memory.reclaim([done]);
+    drop(device);
+    // SAFETY: Carve has forgotten it.
+    unsafe {
+        rig.sim
+            .stream_destroy(rig.runtime.default_device().id(), own)
+    }
+    .unwrap();
+    rig.finish();
 }
 
 #[test]

@@ -94,8 +94,8 @@ fn scenario(device: &Device, own: RawStream) -> RuntimeResult<()> {
     b.fill_captured(t, 5)?;
     drop(capture.end_into(&mut graph)?);
     // SAFETY: as above.
-    let again = unsafe { graph.launch_after(s, &replayed) }?;
-    again.expect("it was launched").wait()?;
+    let again = unsafe { graph.launch_after(s, [&replayed]) }?;
+    again.wait()?;
     b.by.retain(|stream| *stream == urgent);
     drop(graph);
 
