@@ -148,9 +148,8 @@ impl Node {
 
 /// A queue as it was when it was first seen.
 struct Seen {
-    base: u64,
-    /// The owners of the tickets of each epoch.
-    owners: Vec<Vec<Arc<TaskInfo>>>,
+    /// The epochs by number, with the owners of their tickets.
+    epochs: Vec<(u64, Vec<Arc<TaskInfo>>)>,
 }
 
 #[derive(Default)]
@@ -167,19 +166,13 @@ impl Walk {
         let address = Arc::as_ptr(queue) as usize;
         if !self.seen.contains_key(&address) {
             let epochs = queue.lock();
-            let mut seen = Seen {
-                base: 0,
-                owners: Vec::new(),
-            };
+            let mut seen = Seen { epochs: Vec::new() };
             let mut value = ValueState {
                 name: queue.name(),
                 failure: epochs.failure().cloned(),
                 epochs: Vec::new(),
             };
             for (number, kind, entries) in epochs.iter() {
-                if seen.owners.is_empty() {
-                    seen.base = number;
-                }
                 let mut owners = Vec::new();
                 let mut epoch = EpochState {
                     write: !matches!(kind, Kind::Read),
@@ -206,15 +199,14 @@ impl Walk {
                         held: entry.state == State::Held,
                     });
                 }
-                seen.owners.push(owners);
+                seen.epochs.push((number, owners));
                 value.epochs.push(epoch);
             }
             drop(epochs);
             self.dump.values.push(value);
             self.seen.insert(address, seen);
         }
-        let seen = &self.seen[&address];
-        (seen.base + seen.owners.len() as u64).checked_sub(1)
+        self.seen[&address].epochs.last().map(|&(number, _)| number)
     }
 
     /// What keeps a node waiting.
@@ -228,13 +220,19 @@ impl Walk {
             Node::Before(queue, epoch) => {
                 self.last_of(queue);
                 let seen = &self.seen[&(Arc::as_ptr(queue) as usize)];
-                let at = epoch.checked_sub(seen.base).map(|at| at as usize);
-                let Some(owners) = at.and_then(|at| seen.owners.get(at)) else {
+                let upto = match seen.epochs.last() {
+                    Some((last, _)) if last >= epoch => {
+                        seen.epochs.partition_point(|(number, _)| number <= epoch)
+                    }
+                    // It came later.
+                    _ => 0,
+                };
+                let Some(((_, owners), before)) = seen.epochs[..upto].split_last() else {
                     return Vec::new();
                 };
                 let mut ahead: Vec<_> = owners.iter().cloned().map(Node::Task).collect();
-                if *epoch > seen.base {
-                    ahead.push(Node::Before(queue.clone(), epoch - 1));
+                if let Some((number, _)) = before.last() {
+                    ahead.push(Node::Before(queue.clone(), *number));
                 }
                 ahead
             }

@@ -57,6 +57,8 @@ pub(crate) enum Kind {
 
 #[derive(Debug)]
 struct Epoch {
+    /// Larger than those before it; some may be left out.
+    number: u64,
     kind: Kind,
     first: u32,
     last: u32,
@@ -80,8 +82,10 @@ pub(crate) struct Epochs {
     slots: Vec<Slot>,
     free: u32,
     queue: VecDeque<Epoch>,
-    /// The number of the first epoch in the queue.
+    /// The number of the first epoch in the queue, or of the next one.
     base: u64,
+    /// How many epochs within the queue have lost their last entry since it was looked through for them.
+    holes: usize,
     /// What readers at the first epoch get, set by the latest write that ended.
     failure: Option<Failure>,
 }
@@ -107,6 +111,7 @@ impl Epochs {
             free: NONE,
             queue: VecDeque::new(),
             base: 0,
+            holes: 0,
             failure: None,
         }
     }
@@ -124,16 +129,12 @@ impl Epochs {
         let joins =
             !write && matches!(self.queue.back(), Some(epoch) if matches!(epoch.kind, Kind::Read));
         if !joins {
-            self.queue.push_back(Epoch {
-                kind: if write { Kind::Write } else { Kind::Read },
-                first: NONE,
-                last: NONE,
-                live: 0,
-            });
+            self.push_back(if write { Kind::Write } else { Kind::Read });
         }
-        let last = self.queue.back().expect("there is one now").last;
+        let back = self.queue.back().expect("there is one now");
+        let (epoch, last) = (back.number, back.last);
         let index = self.insert(Entry {
-            epoch: self.base + self.queue.len() as u64 - 1,
+            epoch,
             previous: last,
             next: NONE,
             state: State::Taken,
@@ -152,6 +153,18 @@ impl Epochs {
         epoch.last = index;
         epoch.live += 1;
         Key(index)
+    }
+
+    /// An epoch without entries.
+    fn push_back(&mut self, kind: Kind) {
+        let number = self.queue.back().map_or(self.base, |back| back.number + 1);
+        self.queue.push_back(Epoch {
+            number,
+            kind,
+            first: NONE,
+            last: NONE,
+            live: 0,
+        });
     }
 
     fn insert(&mut self, entry: Entry) -> u32 {
@@ -222,7 +235,13 @@ impl Epochs {
     pub(crate) fn finish(&mut self, key: Key, outcome: Outcome) -> Ended {
         let mut ended = Ended::default();
         let entry = self.remove(key);
-        let at = (entry.epoch - self.base) as usize;
+        let at = match entry.epoch == self.base {
+            true => 0,
+            false => self
+                .queue
+                .binary_search_by_key(&entry.epoch, |epoch| epoch.number)
+                .expect("an epoch with entries is there"),
+        };
         let epoch = &mut self.queue[at];
         epoch.live -= 1;
         match entry.previous {
@@ -241,10 +260,14 @@ impl Epochs {
             }
             Outcome::Failed(failure) => self.queue[at].kind = Kind::Abandoned(failure),
         }
-        if at == 0 {
-            self.advance(&mut ended);
+        match at {
+            0 => self.advance(&mut ended),
+            _ => self.holes += usize::from(self.queue[at].live == 0),
         }
         self.compress(&mut ended);
+        if self.holes > KEPT + self.queue.len() / 2 {
+            self.close_holes(&mut ended);
+        }
         ended.waker = entry.waker;
         ended
     }
@@ -262,6 +285,7 @@ impl Epochs {
     /// Goes on to the first epoch that has entries.
     fn advance(&mut self, ended: &mut Ended) {
         let before = self.base;
+        let mut next = before;
         while let Some(front) = self.queue.front_mut() {
             if front.live > 0 {
                 break;
@@ -271,17 +295,19 @@ impl Epochs {
                     .forgotten
                     .extend(self.failure.replace(failure.clone()));
             }
+            next = front.number + 1;
             self.queue.pop_front();
-            self.base += 1;
         }
+        self.base = self.queue.front().map_or(next, |front| front.number);
         if self.base == before {
             return;
         }
         let Some(front) = self.queue.front() else {
             if self.slots.len() > KEPT {
                 (self.slots, self.free) = (Vec::new(), NONE);
-                self.queue.shrink_to(KEPT);
             }
+            self.queue.shrink_to(KEPT);
+            self.holes = 0;
             return;
         };
         ended.wakes.reserve(front.live as usize);
@@ -314,13 +340,29 @@ impl Epochs {
             self.queue.pop_back();
         }
         if let Some(failure) = given_up {
-            self.queue.push_back(Epoch {
-                kind: Kind::Abandoned(failure),
-                first: NONE,
-                last: NONE,
-                live: 0,
-            });
+            self.push_back(Kind::Abandoned(failure));
         }
+    }
+
+    /// As [`compress`](Self::compress) between epochs that have entries. Called once for as many holes as it finds, so that
+    /// each costs the same.
+    fn close_holes(&mut self, ended: &mut Ended) {
+        let mut kept = VecDeque::with_capacity(self.queue.len() - self.holes.min(self.queue.len()));
+        for epoch in self.queue.drain(..) {
+            let before = kept.back_mut().map(|before: &mut Epoch| &mut before.kind);
+            match (&epoch.kind, before) {
+                (Kind::Read, _) if epoch.live == 0 => continue,
+                (Kind::Abandoned(later), Some(Kind::Abandoned(failure))) => {
+                    ended
+                        .forgotten
+                        .push(std::mem::replace(failure, later.clone()));
+                    continue;
+                }
+                _ => kept.push_back(epoch),
+            }
+        }
+        self.queue = kept;
+        self.holes = 0;
     }
 
     /// Who keeps an access that is asked for now from its turn.
@@ -332,14 +374,14 @@ impl Epochs {
 
     /// The epochs in order, with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Kind, impl Iterator<Item = &Entry>)> {
-        (self.base..).zip(&self.queue).map(move |(number, epoch)| {
+        self.queue.iter().map(move |epoch| {
             let mut index = epoch.first;
             let entries = std::iter::from_fn(move || {
                 let entry = (index != NONE).then(|| self.entry(Key(index)))?;
                 index = entry.next;
                 Some(entry)
             });
-            (number, &epoch.kind, entries)
+            (epoch.number, &epoch.kind, entries)
         })
     }
 
@@ -399,6 +441,98 @@ mod tests {
         epochs.finish(front, Outcome::Written);
         assert_eq!(sizes(&epochs).1, 0);
         assert!(epochs.failure().is_some());
+    }
+
+    /// Of tickets that overlap, the last one is always there.
+    #[test]
+    fn tickets_that_overlap_leave_no_hole() {
+        for kinds in [&[true][..], &[true, false], &[false, true, true]] {
+            let mut epochs = Epochs::new();
+            let front = take(&mut epochs, true);
+            let mut kinds = kinds.iter().copied().cycle();
+            let mut next = |epochs: &mut Epochs| {
+                let write = kinds.next().unwrap();
+                (take(epochs, write), write)
+            };
+            let mut last = next(&mut epochs);
+            for _ in 0..10_000 {
+                let (key, write) = std::mem::replace(&mut last, next(&mut epochs));
+                epochs.finish(key, if write { failed() } else { Outcome::Read });
+                assert!(sizes(&epochs).1 <= 4 * KEPT, "{:?}", sizes(&epochs));
+            }
+            assert!(sizes(&epochs).0 <= 4);
+            let (key, write) = last;
+            assert!(epochs.turn(key, None).is_none());
+            epochs.finish(front, Outcome::Written);
+            // The writes that were given up before it.
+            assert!(epochs.turn(key, None).unwrap().is_some());
+            epochs.finish(
+                key,
+                if write {
+                    Outcome::Written
+                } else {
+                    Outcome::Read
+                },
+            );
+            assert_eq!(sizes(&epochs).1, 0);
+            assert!(epochs.queue.capacity() <= 2 * KEPT);
+        }
+    }
+
+    /// What tickets find at their turn does not depend on whether holes were closed before.
+    #[test]
+    fn holes_are_closed_unnoticed() {
+        fn number(failure: Option<Failure>) -> Option<u32> {
+            failure.map(|failure| failure.site().line())
+        }
+        fn at_line(line: usize) -> Outcome {
+            let at = SITES[line % SITES.len()]();
+            Outcome::Failed(Failure::new("test", at, Cause::Dropped))
+        }
+        const SITES: [fn() -> &'static Location<'static>; 3] = [
+            || Location::caller(),
+            || Location::caller(),
+            || Location::caller(),
+        ];
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..50 {
+            let [mut lazy, mut eager] = [Epochs::new(), Epochs::new()];
+            let mut tickets = Vec::new();
+            for _ in 0..60 {
+                let write = random(2) == 0;
+                tickets.push((write, [take(&mut lazy, write), take(&mut eager, write)]));
+            }
+            for at in 0..40 {
+                let (write, [one, other]) =
+                    tickets.remove(1 + random(tickets.len() as u64 - 1) as usize);
+                let outcome = || if write { at_line(at) } else { Outcome::Read };
+                lazy.finish(one, outcome());
+                eager.finish(other, outcome());
+                eager.close_holes(&mut Ended::default());
+            }
+            assert!(sizes(&eager).1 <= 2 * tickets.len());
+            for (write, [one, other]) in tickets {
+                let of = |epochs: &mut Epochs, key| epochs.turn(key, None).map(number);
+                let found = of(&mut lazy, one);
+                assert!(found.is_some());
+                assert_eq!(found, of(&mut eager, other));
+                let outcome = || {
+                    if write {
+                        Outcome::Written
+                    } else {
+                        Outcome::Read
+                    }
+                };
+                lazy.finish(one, outcome());
+                eager.finish(other, outcome());
+            }
+            assert_eq!(lazy.failure().is_some(), eager.failure().is_some());
+            assert_eq!((sizes(&lazy).1, sizes(&eager).1), (0, 0));
+        }
     }
 
     #[test]

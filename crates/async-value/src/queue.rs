@@ -109,11 +109,15 @@ impl Queue {
             waker,
             forgotten,
         } = self.lock().finish(key, outcome);
+        // Code of an executor or of a user's error. One that panics has told so, and must not keep the others from being
+        // woken, nor who ends several accesses from ending the rest.
         for waker in wakes {
-            // One that panics has told so, and must not keep the others from being woken.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
-        drop((waker, forgotten));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+        for failure in forgotten {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(failure)));
+        }
     }
 
     /// Gives up a write. In a task it ends with the poll that gave it up, which then knows why.

@@ -304,6 +304,52 @@ fn errors_may_do_what_they_like_when_they_are_dropped() {
     assert_eq!(*a.try_read().unwrap(), 2);
 }
 
+/// An error that panics when it is dropped.
+#[derive(Debug)]
+struct Fuse;
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        panic!("planned");
+    }
+}
+
+impl std::fmt::Display for Fuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("fuse")
+    }
+}
+
+impl std::error::Error for Fuse {}
+
+#[test]
+fn an_error_that_panics_when_it_is_dropped_keeps_no_access_from_its_end() {
+    let executor = SeededExecutor::new(0);
+    let (a, b) = (Async::new(1), Async::new(2));
+    spawn(&executor, "first", || {
+        let a = a.write();
+        async move {
+            let _a = a.await;
+            Err(Fuse.into())
+        }
+    })
+    .unwrap();
+    executor.run().unwrap();
+    assert_eq!(failure(&a).operation(), "first");
+    // The failure of this task takes the place of the first one, which nobody else has.
+    spawn(&executor, "second", || {
+        let tickets = (a.write(), b.write());
+        async move {
+            let _guards = all(tickets).await?;
+            Ok(())
+        }
+    })
+    .unwrap();
+    executor.run().unwrap();
+    assert_eq!(failure(&a).operation(), "second");
+    assert_eq!(failure(&b).operation(), "second");
+}
+
 struct Bomb;
 
 impl std::task::Wake for Bomb {

@@ -266,6 +266,29 @@ fn byte_counts_that_overflow_are_refused() {
 }
 
 #[test]
+fn lengths_that_overflow_are_refused_of_elements_without_size_too() {
+    let mut arena = Arena::with_capacity(1 << 14).unwrap();
+    let mut frame = arena.frame();
+    let overflow = [usize::MAX, 2];
+    for refused in [
+        frame.alloc(Undef::<(), _>::new(overflow)).map(drop),
+        frame
+            .alloc(Undef::<(), _>::new(overflow.to_vec()))
+            .map(drop),
+        frame.scratch(|inner| inner.alloc(Undef::<(), _>::new(overflow)).map(drop)),
+        Heap.scratch(|inner| inner.alloc(Undef::<(), _>::new(overflow)).map(drop)),
+        Heap.alloc(Undef::<(), _>::new(overflow)).map(drop),
+    ] {
+        assert!(
+            matches!(refused, Err(AllocError::SizeOverflow { elem_size: 0, .. })),
+            "{refused:?}"
+        );
+    }
+    let most = frame.alloc(Undef::<(), _>::new([usize::MAX])).unwrap();
+    assert_eq!((most.len(), frame.offset()), (usize::MAX, 0));
+}
+
+#[test]
 fn a_slab_that_ends_inside_its_pad_is_refused() {
     let mut bytes = [MaybeUninit::<u8>::uninit(); 64];
     let odd = usize::from(bytes.as_ptr().addr().is_multiple_of(2));

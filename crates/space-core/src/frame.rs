@@ -177,6 +177,10 @@ fn carve_slowly<F: Family, T, D: Dims>(
     len: usize,
     dims: D,
 ) -> Result<F::Place, AllocError> {
+    // Of elements of no size, a length that overflows takes no bytes either.
+    if size_of::<T>() == 0 && dims.checked_len().is_none() {
+        return Err(AllocError::SizeOverflow { len, elem_size: 0 });
+    }
     cursor
         .carve_slowly(len, size_of::<T>(), align_of::<T>())
         .map_err(|error| CaptureViolation::name::<T, D>(error, dims))

@@ -18,7 +18,8 @@ use std::any::TypeId;
 ///
 /// # Errors
 /// [`TensorError::OverlappingWrite`], [`TensorError::WrongDevice`]; [`TensorError::Unsupported`] for elements of other sizes
-/// than 1, 2, 4, 8 or 16 bytes; an access that is refused; the driver's own.
+/// than 1, 2, 4, 8 or 16 bytes; [`TensorError::Misaligned`] for those that are less aligned than a kernel takes them, from an arena
+/// that does not make up for it; an access that is refused; the driver's own.
 #[track_caller]
 pub fn fill<'a, T: NoUninit, const N: usize>(
     stream: &Stream,
@@ -29,7 +30,7 @@ pub fn fill<'a, T: NoUninit, const N: usize>(
     let operation = Operation::new("fill", stream);
     let out = out.into_view_mut();
     operation.output("out", &out)?;
-    let kernel = by_size::<T>(&operation, FILL)?;
+    let (kernel, align) = by_size::<T>(&operation, FILL)?;
     if out.is_empty() {
         return Ok(());
     }
@@ -37,14 +38,17 @@ pub fn fill<'a, T: NoUninit, const N: usize>(
     let plan = Plan::new(&layout.extents(), [&layout.strides()]);
     let kernel = kernel.on(stream.device())?;
     let (mut out,) = acquire_all(stream, (out.into_request()?,))?;
-    let launched = operation.launch(
-        &kernel,
-        &plan,
-        &mut out,
-        [None::<&ReadAccess<'_, T>>; 0],
-        |rank, wide| [rank, wide, 0, 0],
-        &[value],
-    );
+    let aligned = operation.aligned("out", out.as_slice(), align);
+    let launched = aligned.and_then(|()| {
+        operation.launch(
+            &kernel,
+            &plan,
+            &mut out,
+            [None::<&ReadAccess<'_, T>>; 0],
+            |rank, wide| [rank, wide, 0, 0],
+            &[value],
+        )
+    });
     operation.finish((out,), launched)
 }
 
@@ -64,7 +68,7 @@ pub fn map<'a, 'b, T: Number, const N: usize>(
     let operation = Operation::new("map", stream);
     run(
         &operation,
-        T::kernel_of(MAP),
+        (T::kernel_of(MAP), 1),
         out.into_view_mut(),
         a.into_view(),
         code,
@@ -86,7 +90,7 @@ pub fn cast<'a, 'b, S: CastTo<D>, D: Pod, const N: usize>(
     let kernel = <S as CastSource<D>>::kernel();
     run(
         &operation,
-        kernel,
+        (kernel, 1),
         out.into_view_mut(),
         a.into_view(),
         code::NOTHING,
@@ -102,17 +106,17 @@ pub(crate) fn copy_on_device<T: Copy + 'static, const N: usize>(
 ) -> TensorResult<()> {
     let kernel = match (a.is_conjugated(), TypeId::of::<T>()) {
         (false, _) => by_size::<T>(operation, COPY)?,
-        (true, id) if id == TypeId::of::<Complex<f32>>() => Complex::<f32>::kernel_of(MAP),
-        (true, _) => Complex::<f64>::kernel_of(MAP),
+        (true, id) if id == TypeId::of::<Complex<f32>>() => (Complex::<f32>::kernel_of(MAP), 1),
+        (true, _) => (Complex::<f64>::kernel_of(MAP), 1),
     };
     run(operation, kernel, out, a, code::NOTHING)
 }
 
-/// A kernel `(out, a, plan, codes)`.
+/// A kernel `(out, a, plan, codes)`, which takes elements at multiples of `align` bytes, and of their own alignment.
 #[track_caller]
 fn run<O, A, const N: usize>(
     operation: &Operation<'_>,
-    kernel: KernelId,
+    (kernel, align): (KernelId, u64),
     out: TensorViewMut<'_, O, N>,
     a: TensorView<'_, A, N>,
     function: u32,
@@ -129,25 +133,30 @@ fn run<O, A, const N: usize>(
     let conjugate = u32::from(a.is_conjugated());
     let requests = (out.into_request()?, a.into_request()?);
     let (mut out, a) = acquire_all(operation.stream, requests)?;
-    let launched = operation.launch(
-        &kernel,
-        &plan,
-        &mut out,
-        [Some(&a)],
-        |rank, wide| [rank, wide, conjugate, function],
-        NOTHING,
-    );
+    let aligned = operation
+        .aligned("out", out.as_slice(), align)
+        .and_then(|()| operation.aligned("a", a.as_slice(), align));
+    let launched = aligned.and_then(|()| {
+        operation.launch(
+            &kernel,
+            &plan,
+            &mut out,
+            [Some(&a)],
+            |rank, wide| [rank, wide, conjugate, function],
+            NOTHING,
+        )
+    });
     operation.finish((out, a), launched)
 }
 
-/// The kernel of a family for elements of the size of `T`.
-fn by_size<T>(operation: &Operation<'_>, family: KernelId) -> TensorResult<KernelId> {
-    let position = match size_of::<T>() {
-        1 => 0,
-        2 => 1,
-        4 => 2,
-        8 => 3,
-        16 => 4,
+/// The kernel of a family for elements of the size of `T`, and the alignment in bytes that it takes them at.
+fn by_size<T>(operation: &Operation<'_>, family: KernelId) -> TensorResult<(KernelId, u64)> {
+    let (position, align) = match size_of::<T>() {
+        1 => (0, 1),
+        2 => (1, 2),
+        4 => (2, 4),
+        8 => (3, 4),
+        16 => (4, 8),
         _ => {
             return Err(TensorError::Unsupported {
                 operation: operation.name,
@@ -155,5 +164,5 @@ fn by_size<T>(operation: &Operation<'_>, family: KernelId) -> TensorResult<Kerne
             });
         }
     };
-    Ok(family.at(position))
+    Ok((family.at(position), align))
 }

@@ -50,19 +50,6 @@ pub enum TensorError {
         given: Vec<usize>,
     },
 
-    /// The strides of an operand can't be handled by the operation.
-    #[error("operand {operand} of {operation} has strides {strides:?}: {reason}")]
-    BadLayout {
-        /// The operation.
-        operation: &'static str,
-        /// The operand.
-        operand: &'static str,
-        /// Its strides, in elements.
-        strides: Vec<isize>,
-        /// What is wrong with them.
-        reason: &'static str,
-    },
-
     /// The output names an element twice, so that it would be written twice.
     #[error(
         "operand {operand} of {operation} with extents {extents:?} and strides {strides:?} names an element twice: an output must not"
@@ -128,6 +115,22 @@ pub enum TensorError {
         operation: &'static str,
         /// The element type.
         element: &'static str,
+    },
+
+    /// Elements that lie at multiples of their own alignment only, which is less than the kernel takes them at.
+    #[error(
+        "operand {operand} of {operation} does not lie at a multiple of {align_bytes} bytes, at which elements of type {element} are \
+         taken: carve it from an arena of that alignment"
+    )]
+    Misaligned {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// The element type.
+        element: &'static str,
+        /// The alignment, in bytes.
+        align_bytes: u64,
     },
 
     /// No provider of matrix products for this device.

@@ -5,7 +5,8 @@ use crate::view::{TensorView, TensorViewMut};
 use crate::{TensorError, TensorResult};
 use bytemuck::NoUninit;
 use cuda_buffer::{
-    AccessCompletion, DomainId, Guards, Launch, LaunchArg, Operand, ReadAccess, WriteAccess,
+    AccessCompletion, DeviceSlice, DomainId, Guards, Launch, LaunchArg, Operand, ReadAccess,
+    WriteAccess,
 };
 use cuda_driver::LaunchConfig;
 use cuda_runtime::{Device, Kernel, Stream};
@@ -95,6 +96,24 @@ impl<'s> Operation<'s> {
             });
         }
         Ok(())
+    }
+
+    /// Elements at an address that a kernel takes them at.
+    pub(crate) fn aligned<T>(
+        &self,
+        operand: &'static str,
+        elements: DeviceSlice<'_, T>,
+        align_bytes: u64,
+    ) -> TensorResult<()> {
+        if elements.address().0.is_multiple_of(align_bytes) {
+            return Ok(());
+        }
+        Err(TensorError::Misaligned {
+            operation: self.name,
+            operand,
+            element: std::any::type_name::<T>(),
+            align_bytes,
+        })
     }
 
     /// An input: of the stream's device, and not of the output's value.

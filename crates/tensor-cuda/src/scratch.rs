@@ -1,7 +1,7 @@
 //! Scratch memory of an operation: from the space in scope, or else from the device's pool.
 
 use crate::TensorResult;
-use cuda_buffer::{DeviceArray, DeviceMemory, DeviceSpace};
+use cuda_buffer::{DeviceArray, DeviceMemory, DeviceRegion, DeviceSpace};
 use cuda_runtime::Device;
 use space_core::{AmbientOf, Element, Space, Undef, with_space};
 
@@ -18,6 +18,11 @@ pub(crate) fn with_scratch<T: Element, const N: usize, R>(
     let mut body = Some(body);
     if let Ok(mut ambient) = AmbientOf::<DeviceMemory>::bound() {
         let done = ambient.scratch(|frame| {
+            // An arena of another device need not have room for it.
+            let elsewhere = |region: &DeviceRegion| !region.device().same(device);
+            if frame.region().is_some_and(elsewhere) {
+                return Ok(None);
+            }
             let mut array = frame.alloc(Undef::<T, _>::new(extents))?;
             match body.take_if(|_| array.device().same(device)) {
                 // Bound again, for the scratch of what the body does.

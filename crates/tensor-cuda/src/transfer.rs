@@ -21,7 +21,8 @@ use ndarray::{Array, ArrayView, Dim, Dimension, IntoDimension};
 /// [`ShapeMismatch`](crate::TensorError::ShapeMismatch), [`WrongDevice`](crate::TensorError::WrongDevice) and
 /// [`Aliased`](crate::TensorError::Aliased) with the operand; [`OverlappingWrite`](crate::TensorError::OverlappingWrite);
 /// [`Unsupported`](crate::TensorError::Unsupported) for elements of other sizes than 1, 2, 4, 8 or 16 bytes that don't lie alike on
-/// both sides; an access that is refused; the driver's own.
+/// both sides, [`Misaligned`](crate::TensorError::Misaligned) for those that lie at less than a kernel takes them; an access that is
+/// refused; the driver's own.
 #[track_caller]
 pub fn copy<'a, 'b, T: Copy + 'static, const N: usize>(
     stream: &Stream,

@@ -832,6 +832,28 @@ fn copies_come_from_the_arena_in_scope_and_work_under_capture() {
 }
 
 #[test]
+fn an_arena_of_another_device_is_not_asked_for_room() {
+    let simulation = SimDriver::builder().devices(2);
+    let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+    let [here, there] = runtime.devices() else {
+        panic!()
+    };
+    let stream = there.streams().acquire().unwrap();
+    let host = array![[1.0_f64, 2.0], [3.0, 4.0]];
+    let a = CudaTensor::from_ndarray(there, &host.view()).unwrap();
+    let mut c = CudaTensor::<f64, 2>::uninitialized(there, [2, 2]).unwrap();
+    // Too small for a copy.
+    let mut arena = DeviceArena::over(DeviceSlab::new(here, 16).unwrap()).unwrap();
+    with_space(&mut arena.frame(), || {
+        let backwards = a.view().reversed(0).unwrap();
+        assign_product(&stream, &mut c, backwards, &a).unwrap();
+    });
+    let expected = array![[3.0, 4.0], [1.0, 2.0]].dot(&host);
+    assert_eq!(c.to_ndarray().unwrap(), expected);
+    assert_eq!(arena.watermark(), 0);
+}
+
+#[test]
 fn leases_take_a_handle_before_a_stream_and_wait_their_turn() {
     let runtime = Runtime::builder().streams_per_device(8).build().unwrap();
     let device = runtime.default_device();

@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2, Array3, array};
 use num_complex::Complex;
 use proptest::prelude::*;
 use space_arena::{Allocating, Made, MadeInFrame, Mutate, Verb};
-use space_core::{Block, Similar, Space, Undef};
+use space_core::{Alignment, Block, Similar, Space, Undef};
 use tensor_cuda::{
     CudaTensor, DynTensor, IntoView, Layout, PackedTensors, TensorError, TensorViewMut,
     assign_product, copy, fill, matmul, sum, to_ndarray,
@@ -294,6 +294,52 @@ fn tensors_are_the_arrays_of_device_spaces() {
     assert_eq!((&like).into_view().extents(), [3, 2]);
     assert_eq!(to_ndarray(&like).unwrap(), x.to_ndarray().unwrap());
     drop((arena, meter, like, x));
+    setup.finish();
+}
+
+#[test]
+fn elements_less_aligned_than_kernels_take_them_are_refused() {
+    let setup = setup(0);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let slab = DeviceSlab::new(device, 4096).unwrap();
+    // Each carve at its element type's own alignment.
+    let arena = DeviceArena::aligned(slab, Alignment::new(1).unwrap()).unwrap();
+    let odd = arena.alloc(Undef::<u8, _>::new([1])).unwrap();
+    let mut bytes = arena.alloc(Undef::<[u8; 4], _>::new([2])).unwrap();
+    let two = arena.alloc(Undef::<f32, _>::new([2])).unwrap();
+    let mut floats = arena.alloc(Undef::<[f32; 4], _>::new([2])).unwrap();
+    let refused = [
+        fill(stream, &mut bytes, [1; 4]).unwrap_err(),
+        fill(stream, &mut floats, [1.0; 4]).unwrap_err(),
+    ];
+    for (error, align) in refused.iter().zip([4, 8]) {
+        assert!(
+            matches!(error, TensorError::Misaligned { operand: "out", align_bytes, .. } if *align_bytes == align),
+            "{error}"
+        );
+    }
+    let a = CudaTensor::full(stream, [2], [7_u8; 4]).unwrap();
+    let error = copy(stream, &mut bytes, a.view().reversed(0).unwrap()).unwrap_err();
+    assert!(
+        matches!(error, TensorError::Misaligned { operand: "out", .. }),
+        "{error}"
+    );
+    // What lies alike is copied as bytes; primitive types are aligned enough for what is theirs.
+    copy(stream, &mut bytes, &a).unwrap();
+    let view = (&bytes).into_view().reversed(0).unwrap();
+    let mut out = CudaTensor::<[u8; 4], 1>::uninitialized(device, [2]).unwrap();
+    let error = copy(stream, &mut out, view).unwrap_err();
+    assert!(
+        matches!(error, TensorError::Misaligned { operand: "a", .. }),
+        "{error}"
+    );
+    copy(stream, &mut out, &bytes).unwrap();
+    assert_eq!(out.to_ndarray().unwrap().to_vec(), [[7; 4]; 2]);
+    let mut doubles = arena.alloc(Undef::<f64, _>::new([2])).unwrap();
+    fill(stream, &mut doubles, 1.0).unwrap();
+    assert_eq!(to_ndarray(&doubles).unwrap().to_vec(), [1.0; 2]);
+    drop((odd, bytes, two, floats, doubles, a, out));
+    drop(arena);
     setup.finish();
 }
 
