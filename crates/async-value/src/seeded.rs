@@ -31,8 +31,8 @@ struct State {
     /// Those that were woken.
     ready: Vec<Arc<Parked>>,
     polls: u64,
-    /// Who runs the executor, parked while nothing can go on.
-    runner: Option<Waker>,
+    /// Who runs the executor, parked while nothing can go on. All of them are woken: any may end before it looks again.
+    runners: Vec<Waker>,
 }
 
 /// A task between its polls.
@@ -88,11 +88,9 @@ impl Wake for Parked {
         };
         let mut state = executor.lock();
         state.ready.push(self);
-        let runner = state.runner.take();
+        let runners = std::mem::take(&mut state.runners);
         drop(state);
-        if let Some(runner) = runner {
-            runner.wake();
-        }
+        runners.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -194,7 +192,10 @@ impl SeededExecutor {
             let turn = woken.now.load(Ordering::Acquire) && state.below(others + 1) == others;
             let idle = !turn && others == 0;
             if idle {
-                state.runner = Some(woken.thread.clone());
+                let own = |runner: &Waker| runner.will_wake(&woken.thread);
+                if !state.runners.iter().any(own) {
+                    state.runners.push(woken.thread.clone());
+                }
             }
             drop(state);
             if turn {
@@ -203,6 +204,7 @@ impl SeededExecutor {
                 let mut context = Context::from_waker(&waker);
                 let polled = crate::task::scoped(info, || future.as_mut().poll(&mut context));
                 if let Poll::Ready(output) = polled {
+                    self.stop(&woken.thread);
                     return Ok(output);
                 }
             } else if !idle {
@@ -211,11 +213,18 @@ impl SeededExecutor {
                 let tasks = self.infos().into_iter().chain([info.clone()]);
                 let dump = Dump::of([], tasks);
                 if !dump.circle.is_empty() {
+                    self.stop(&woken.thread);
                     return Err(AsyncError::Stalled(Arc::new(dump)));
                 }
                 std::thread::park();
             }
         }
+    }
+
+    /// A thread runs the tasks no more.
+    fn stop(&self, runner: &Waker) {
+        let mut state = self.0.lock();
+        state.runners.retain(|other| !other.will_wake(runner));
     }
 
     /// Drops a task as an executor does that is told to abort it; whether it was there. One that is polled just now, such as the caller itself, is not.
@@ -297,11 +306,9 @@ impl Spawn for SeededExecutor {
         let mut state = self.0.lock();
         state.tasks.insert(parked.info.number, parked.clone());
         state.ready.push(parked);
-        let runner = state.runner.take();
+        let runners = std::mem::take(&mut state.runners);
         drop(state);
-        if let Some(runner) = runner {
-            runner.wake();
-        }
+        runners.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -168,3 +168,46 @@ fn two_threads_may_run_the_executor_of_tests() {
         });
     }
 }
+
+/// Two threads wait for futures of their own; the one that began later ends, and then a task of the other one can go on.
+#[test]
+fn a_thread_that_stops_running_the_executor_leaves_the_others_awake() {
+    let executor = SeededExecutor::new(1);
+    let (gate, first, second) = (Async::empty(), Async::empty(), Async::new(()));
+    let (opens, sets) = (gate.write(), second.write());
+    spawn(&executor, "follow", || {
+        let (gate, first) = (gate.read(), first.write());
+        async move {
+            first.await.set(*gate.await? + 1);
+            Ok(())
+        }
+    })
+    .unwrap();
+    let begin = |mut future: std::pin::Pin<Box<dyn Future<Output = i32> + Send>>| {
+        let (polled, waits) = std::sync::mpsc::channel::<()>();
+        let (executor, mut polled) = (executor.clone(), Some(polled));
+        let future = std::future::poll_fn(move |context| {
+            let poll = future.as_mut().poll(context);
+            drop(polled.take());
+            poll
+        });
+        let thread = std::thread::spawn(move || executor.run_until(future).unwrap());
+        // Until it has been polled, and then some time for it to park.
+        waits.recv().unwrap_err();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        thread
+    };
+    let read = first.read();
+    let one = begin(Box::pin(async move { *read.await.unwrap() }));
+    let read = second.read();
+    let other = begin(Box::pin(async move { read.await.map(|_| 7).unwrap() }));
+    futures::executor::block_on(sets).release();
+    assert_eq!(other.join().unwrap(), 7);
+    futures::executor::block_on(opens).set(1);
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(one.join().unwrap()));
+    assert_eq!(
+        ended.recv_timeout(std::time::Duration::from_secs(30)),
+        Ok(2)
+    );
+}
