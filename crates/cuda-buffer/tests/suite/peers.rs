@@ -8,8 +8,6 @@ use cuda_sim::SimDriver;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const DEVICES: usize = 3;
-
 #[derive(Clone, Debug)]
 enum Op {
     Fill {
@@ -55,8 +53,8 @@ enum Op {
     Forget,
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let (b, s, v) = (0..2 * DEVICES, 0..2_usize, any::<u32>());
+fn op(devices: usize) -> impl Strategy<Value = Op> {
+    let (b, s, v) = (0..2 * devices, 0..2_usize, any::<u32>());
     prop_oneof![
         2 => (b.clone(), s.clone(), v).prop_map(|(b, s, v)| Op::Fill { b, s, v }),
         3 => (b.clone(), s.clone(), v).prop_map(|(b, s, a)| Op::Step { b, s, a }),
@@ -75,7 +73,7 @@ struct World {
     kits: Vec<Kit>,
     /// Two of each device.
     streams: Vec<[Stream; 2]>,
-    /// Two on each device: buffer `b` is on device `b % DEVICES`.
+    /// Two on each device: buffer `b` is on device `b % kits.len()`.
     buffers: Vec<CudaBuffer<u32>>,
     models: Vec<u32>,
     pinned: PinnedBuffer<u32>,
@@ -92,24 +90,29 @@ impl World {
             streams.push([device.streams().acquire()?, device.streams().acquire()?]);
         }
         let mut buffers = Vec::new();
-        for b in 0..2 * DEVICES {
-            let mut buffer = CudaBuffer::new(&devices[b % DEVICES], N)?;
-            buffer.fill(&streams[b % DEVICES][0], b as u32)?;
+        for b in 0..2 * devices.len() {
+            let device = b % devices.len();
+            let mut buffer = CudaBuffer::new(&devices[device], N)?;
+            buffer.fill(&streams[device][0], b as u32)?;
             buffers.push(buffer);
         }
         Ok(Self {
             kits,
             streams,
             buffers,
-            models: (0..2 * DEVICES as u32).collect(),
+            models: (0..2 * devices.len() as u32).collect(),
             pinned: PinnedBuffer::new(&devices[1], N)?,
             pinned_model: 0,
             graph: None,
         })
     }
 
+    fn device(&self, b: usize) -> usize {
+        b % self.kits.len()
+    }
+
     fn stream(&self, b: usize, s: usize) -> Stream {
-        self.streams[b % DEVICES][s].clone()
+        self.streams[self.device(b)][s].clone()
     }
 
     fn copy(&mut self, dst: usize, src: usize, stream: &Stream) -> BufferResult<()> {
@@ -126,7 +129,8 @@ impl World {
             }
             Op::Step { b, s, a } => {
                 let stream = self.stream(b, s);
-                self.kits[b % DEVICES].step(&stream, &mut self.buffers[b], a)?;
+                let device = self.device(b);
+                self.kits[device].step(&stream, &mut self.buffers[b], a)?;
                 self.models[b] = step_of(self.models[b], a);
             }
             Op::Copy {
@@ -159,14 +163,15 @@ impl World {
             Op::Capture { b, other, s, a } if b != other => {
                 let stream = self.stream(b, s);
                 let graph = stream.capture(|_| {
-                    self.kits[b % DEVICES].step(&stream, &mut self.buffers[b], a)?;
+                    let device = self.device(b);
+                    self.kits[device].step(&stream, &mut self.buffers[b], a)?;
                     self.copy(other, b, &stream)
                 })?;
                 self.graph = Some((graph, b, other, a));
             }
             Op::Launch { s } => {
                 if let Some((graph, b, other, a)) = &self.graph {
-                    graph.launch(&self.streams[b % DEVICES][s])?;
+                    graph.launch(&self.stream(*b, s))?;
                     let value = step_of(self.models[*b], *a);
                     (self.models[*b], self.models[*other]) = (value, value);
                 }
@@ -178,9 +183,9 @@ impl World {
     }
 }
 
-fn rig(seed: u64) -> (Rig, Arc<Tap>) {
+fn rig(devices: usize, seed: u64) -> (Rig, Arc<Tap>) {
     let sim = SimDriver::builder()
-        .devices(DEVICES as u32)
+        .devices(devices as u32)
         .seed(seed)
         .build();
     let tap = Arc::new(Tap::new(sim.clone()));
@@ -198,12 +203,13 @@ proptest! {
     #[test]
     fn random_programs_on_several_devices_equal_the_sequential_result(
         seed in any::<u64>(),
-        ops in prop::collection::vec(op(), 1..40),
+        (devices, ops) in (2_usize..=3)
+            .prop_flat_map(|devices| (Just(devices), prop::collection::vec(op(devices), 1..40))),
         lacking in any::<[prop::sample::Index; 2]>(),
     ) {
         let mut waits = 0;
         for schedule in 0..u64::from(schedules(1)) {
-            let (rig, tap) = rig(seed ^ schedule);
+            let (rig, tap) = rig(devices, seed ^ schedule);
             let mut world = World::new(&rig).unwrap();
             let before = tap.waits();
             for op in &ops {
@@ -222,7 +228,7 @@ proptest! {
         let launches = ops.iter().filter(|op| matches!(op, Op::Launch { .. })).count();
         for n in lacking.into_iter().filter(|_| waits > 0 && launches < 2) {
             let n = n.index(waits as usize) as u64 + 1;
-            let (rig, tap) = rig(seed);
+            let (rig, tap) = rig(devices, seed);
             let mut world = World::new(&rig).unwrap();
             tap.swallow(n);
             for op in &ops {
