@@ -114,7 +114,11 @@ impl Foreign {
         } else {
             let keep = device.clone();
             let wait = move || {
-                let waited = Completion::wait_all(&outstanding);
+                // A driver that could not tell may tell when it is asked again; the first error is reported all the same.
+                let waited = Completion::wait_all(&outstanding).or_else(|error| {
+                    keep.park(error);
+                    Completion::wait_all(&outstanding)
+                });
                 drop(outstanding);
                 match waited {
                     Ok(()) => {

@@ -13,7 +13,7 @@ use space_core::{Space, Undef};
 use std::sync::mpsc;
 use std::time::Duration;
 
-const CODE: ErrorCode = ErrorCode::LAUNCH_OUT_OF_RESOURCES;
+pub(crate) const CODE: ErrorCode = ErrorCode::LAUNCH_OUT_OF_RESOURCES;
 
 /// What lives through a failure, and must be usable after it.
 struct Fixture {
@@ -153,7 +153,7 @@ fn seeded(pools: bool, seed: u64) -> Rig {
 }
 
 /// Runs `body` on a thread of its own, and panics when it takes too long.
-fn in_time(what: &str, body: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_time(what: &str, body: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         body();
@@ -184,7 +184,7 @@ fn calls(pools: bool) -> CallCounts {
 }
 
 /// Bytes of memory, and kinds of other objects, that the simulation still holds.
-fn leaks(sim: &SimDriver) -> (u64, Vec<LeakedObject>) {
+pub(crate) fn leaks(sim: &SimDriver) -> (u64, Vec<LeakedObject>) {
     let (mut lost, mut objects) = (0, Vec::new());
     for report in sim.leak_report() {
         match report.finding {
@@ -199,7 +199,7 @@ fn leaks(sim: &SimDriver) -> (u64, Vec<LeakedObject>) {
 }
 
 /// Objects that a failed call of this name leaves behind: nobody can say whether they are gone.
-fn may_leave(call: Call, object: LeakedObject) -> bool {
+pub(crate) fn may_leave(call: Call, object: LeakedObject) -> bool {
     matches!(
         (call, object),
         (Call::StreamDestroy, LeakedObject::Stream { .. })

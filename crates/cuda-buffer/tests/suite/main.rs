@@ -8,6 +8,7 @@ mod cases;
 mod costs;
 mod faults;
 mod foreign;
+mod foreign_faults;
 mod kit;
 mod mutations;
 mod overlap;
