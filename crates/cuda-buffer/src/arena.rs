@@ -10,13 +10,14 @@
 use crate::domain::DomainId;
 use crate::folds::Folds;
 use crate::ledger::{Ledger, Predecessors, Token};
+use crate::primitive::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Fault, Mutex, MutexGuard, Ordering, faulty,
+};
 use crate::{BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What all carves of one arena share, also with graphs that outlive them.
 #[derive(Debug)]
@@ -108,6 +109,12 @@ pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 impl ArenaState {
+    /// Bytes under a forgotten guard that overlap these.
+    fn lost(&self, bytes: &Range<usize>) -> Option<Range<usize>> {
+        let mut quarantined = self.quarantined.iter();
+        quarantined.find(|lost| overlap(lost, bytes)).cloned()
+    }
+
     fn stop_launching(&mut self, range: &Range<usize>) {
         if let Some(at) = self.launching.iter().position(|used| used == range) {
             self.launching.swap_remove(at);
@@ -178,11 +185,11 @@ impl ArenaShared {
     #[cold]
     fn check_quarantine(&self, bytes: &Range<usize>) -> Result<(), ClaimError> {
         let state = self.state.lock();
-        match state.quarantined.iter().find(|lost| overlap(lost, bytes)) {
+        match state.lost(bytes) {
             None => Ok(()),
-            Some(lost) => Err(ClaimError::Quarantined {
+            Some(quarantined) => Err(ClaimError::Quarantined {
                 wanted: bytes.clone(),
-                quarantined: lost.clone(),
+                quarantined,
             }),
         }
     }
@@ -207,14 +214,19 @@ impl ArenaShared {
                 break;
             }
             let mut ledger = carve.ledger.lock();
-            while ledger.launches > 0 {
+            while ledger.launches > 0 && !faulty(Fault::EndUnderLaunch) {
                 carve.launched.wait(&mut ledger);
+            }
+            if faulty(Fault::GoneUnfolded) {
+                carve.id.store(0, Ordering::Release);
+                self.live.store(at, Ordering::Release);
             }
             // Under the state's lock, so that a launch finds the carve alive or what it has left.
             let mut state = self.state.lock();
             if std::mem::take(&mut ledger.open) {
                 carve.open.store(false, Ordering::Relaxed);
-                if ledger.ledger.forget_holders() > 0 {
+                let forgotten = ledger.ledger.forget_holders() > 0;
+                if forgotten && !faulty(Fault::ForgottenReused) {
                     self.lose(&mut state, carve.bytes());
                 }
                 let outstanding = ledger.ledger.take_outstanding();
@@ -311,7 +323,8 @@ impl CarveDomain {
         while let Some(mut ledger) = self.live().filter(|ledger| !ledger.open) {
             let mut state = shared.state.lock();
             let bytes = carve.bytes();
-            if !state.launching.iter().any(|used| overlap(used, &bytes)) {
+            let used = state.launching.iter().any(|used| overlap(used, &bytes));
+            if !used || faulty(Fault::OpenUnderLaunch) {
                 shared.open_locked(carve, &mut ledger, &mut state);
                 return;
             }
@@ -358,6 +371,9 @@ impl CarveDomain {
         }
         let range = self.range();
         let mut state = self.shared.state.lock();
+        if let Some(lost) = state.lost(&range) {
+            return Err(BufferError::ArenaLost { graph: range, lost });
+        }
         // One that is not noticed, because it is being carved right now, opens after this launch.
         let live = self.shared.live.load(Ordering::Acquire);
         for carve in &self.shared.carves[..live] {
@@ -386,7 +402,9 @@ impl CarveDomain {
                 state.folds.take(&range);
                 state.folds.insert(range, [done]);
             }
-            self.shared.launched.notify_all();
+            if !faulty(Fault::SilentLaunch) {
+                self.shared.launched.notify_all();
+            }
             return;
         };
         // Alive until now: its end waits for launches.
@@ -398,7 +416,9 @@ impl CarveDomain {
 
     fn end_token(&self, ledger: &mut CarveLedger) {
         ledger.launches -= 1;
-        self.carve().launched.notify_all();
+        if !faulty(Fault::SilentToken) {
+            self.carve().launched.notify_all();
+        }
     }
 
     /// Ends a graph's use that may never complete: the bytes are not given out again.

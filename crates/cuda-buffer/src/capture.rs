@@ -3,10 +3,10 @@
 use crate::arena::ArenaShared;
 use crate::domain::{Domain, DomainId};
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
+use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
 use crate::{AccessError, BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, CaptureMode, GraphUpdate};
 use cuda_runtime::{Capture, Completion, Device, Stream};
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::panic::Location;
@@ -297,7 +297,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`BufferError::Access`] when a guard is alive that excludes the replay, [`BufferError::ArenaInUse`] when an eager
-    /// carve is alive where the graph uses arena bytes; the driver's own. Nothing is queued then, and all tokens
+    /// carve is alive where the graph uses arena bytes, [`BufferError::ArenaLost`] when a forgotten guard holds some of these; the driver's own. Nothing is queued then, and all tokens
     /// are back.
     #[track_caller]
     pub fn launch(&self, stream: &Stream) -> BufferResult<()> {
@@ -310,8 +310,9 @@ impl Graph {
         self.device().check_poison()?;
         let mut launching = self.launching.lock();
         let Launching { held, before } = &mut *launching;
+        let arenas = self.arenas.iter().filter(|_| !faulty(Fault::NoTurns));
         let _turns: SmallVec<[MutexGuard<'_, ()>; 2]> =
-            self.arenas.iter().map(|arena| arena.turn.lock()).collect();
+            arenas.map(|arena| arena.turn.lock()).collect();
         let stream_id = Some(stream.id());
         let begun = self.accesses.iter().try_for_each(|access| {
             let token = Token {

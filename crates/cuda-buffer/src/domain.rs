@@ -4,10 +4,10 @@ use crate::arena::CarveDomain;
 use crate::foreign::Foreign;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
+use crate::primitive::{Fault, Mutex, faulty};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
-use parking_lot::Mutex;
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -212,12 +212,21 @@ impl Domain {
         token: Token,
         before: &mut impl FnMut(&Completion),
     ) -> Result<(), AccessError> {
+        if faulty(Fault::SplitGrant) {
+            self.with_ledger(|ledger| ledger.check(token.kind))?;
+            self.with_ledger(|ledger| ledger.grant(token, before));
+            return Ok(());
+        }
         self.with_ledger(|ledger| ledger.begin(token, before))
     }
 
     /// Publishes and returns the token, in one step.
     #[inline]
     pub(crate) fn end(&self, token: Token, done: Option<Completion>) {
+        if faulty(Fault::SplitEnd) {
+            self.with_ledger(|ledger| ledger.take_back(token));
+            return self.with_ledger(|ledger| ledger.publish(token.kind, done));
+        }
         self.with_ledger(|ledger| ledger.end(token, done));
     }
 
@@ -275,7 +284,7 @@ impl Drop for OwnedDomain {
     /// for ever, so the memory is leaked and counted.
     fn drop(&mut self) {
         let ledger = self.ledger.get_mut();
-        let forgotten = ledger.held() > 0;
+        let forgotten = ledger.held() > 0 && !faulty(Fault::ForgottenFreed);
         let outstanding = ledger.take_outstanding();
         match &mut self.memory {
             Memory::Empty => {}

@@ -178,6 +178,17 @@ pub enum BufferError {
         carve: Range<usize>,
     },
 
+    /// A graph's replay would use arena bytes that a forgotten guard holds for ever.
+    #[error(
+        "the graph uses bytes {graph:?} of the arena, of which a forgotten guard holds {lost:?} for ever"
+    )]
+    ArenaLost {
+        /// Bytes that the graph uses.
+        graph: Range<usize>,
+        /// Bytes under the forgotten guard.
+        lost: Range<usize>,
+    },
+
     /// Work on page-locked memory is not done yet.
     #[error(
         "{copies} copies still use the page-locked memory: wait for them, or use the waiting form"

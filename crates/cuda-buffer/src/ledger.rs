@@ -87,6 +87,13 @@ impl Ledger {
         before: &mut impl FnMut(&Completion),
     ) -> Result<(), AccessError> {
         self.check(token.kind)?;
+        self.grant(token, before);
+        Ok(())
+    }
+
+    /// Hands out a token that nobody's excludes.
+    #[inline]
+    pub(crate) fn grant(&mut self, token: Token, before: &mut impl FnMut(&Completion)) {
         self.holders.push(token);
         for writer in &self.writers {
             before(writer);
@@ -96,7 +103,6 @@ impl Ledger {
                 before(reader);
             }
         }
-        Ok(())
     }
 
     /// Fails when somebody holds an access that excludes one of `kind`.
@@ -131,8 +137,14 @@ impl Ledger {
             [holder] if *holder == token => self.holders.clear(),
             _ => self.take_back(token),
         }
+        self.publish(token.kind, done);
+    }
+
+    /// Notes the completion of an access that is over, if it did any work.
+    #[inline]
+    pub(crate) fn publish(&mut self, kind: AccessKind, done: Option<Completion>) {
         let Some(done) = done else { return };
-        match token.kind {
+        match kind {
             AccessKind::Read => self.add_reader(done),
             AccessKind::Write => {
                 if !self.readers.is_empty() {
@@ -149,7 +161,7 @@ impl Ledger {
         }
     }
 
-    fn take_back(&mut self, token: Token) {
+    pub(crate) fn take_back(&mut self, token: Token) {
         let at = self.holders.iter().position(|holder| *holder == token);
         debug_assert!(at.is_some(), "a token is returned once");
         if let Some(at) = at {

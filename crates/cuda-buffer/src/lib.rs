@@ -42,7 +42,7 @@
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
 //! - accesses: `guard` under all of them, `access` on a stream, `acquire` several at once, `slice` for addresses,
 //!   [`OwningReadAccess`] (`owning`) for the last one, `blocking` for synchronous calls;
-//! - work: `launch`, `transfer`, [`Rows`] (`rows`), and `capture` for graphs.
+//! - work: `launch`, `transfer`, [`Rows`] (`rows`), and `capture` for graphs; `primitive` is what loom replaces.
 
 mod access;
 mod acquire;
@@ -64,11 +64,14 @@ mod guard;
 mod host_copy;
 mod launch;
 mod ledger;
+#[cfg(all(test, loom))]
+mod loom;
 mod owning;
 mod page_locked;
 mod partition;
 mod pinned;
 mod pinned_pool;
+mod primitive;
 mod rows;
 mod shared;
 mod slice;

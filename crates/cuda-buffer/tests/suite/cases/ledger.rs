@@ -2,7 +2,9 @@
 
 use super::{arena, raw};
 use crate::kit::{Kit, N, Rig, elements};
-use cuda_buffer::{AccessKind, BufferError, CudaBuffer, DeviceData, Launch, acquire_all};
+use cuda_buffer::{
+    AccessKind, BufferError, CaptureStep, CudaBuffer, DeviceData, Launch, acquire_all, fill_slice,
+};
 use space_core::{Space, Undef};
 
 /// Case 10 (JuliaGPU/CUDA.jl#778): dropped on another thread while its kernel still runs, a buffer is freed after that.
@@ -132,6 +134,30 @@ fn a_forgotten_access_of_a_carve_loses_its_bytes() {
     assert!(error.to_string().contains("forgotten"), "{error}");
     drop(arena);
     // Nor is the slab given back.
+    assert_eq!(rig.device().alive().leaked_bytes, 1024);
+    rig.sim.assert_no_reports();
+}
+
+/// Case 14, under a graph: what the forgotten access does may go on when the frame is over, so no replay uses its bytes.
+#[test]
+fn a_graph_over_bytes_of_a_forgotten_access_is_refused() {
+    let rig = Rig::seeded(0, 2);
+    let [s, t] = rig.streams();
+    let mut arena = arena(&rig, 1024);
+    let graph = arena.frame().scratch(|frame| {
+        let mut carve = frame.alloc(Undef::<u32, _>::new([64])).unwrap();
+        let graph = s.capture(|_| carve.fill(&s, 2)).unwrap();
+        let mut access = carve.write_synchronized_with(&s).unwrap();
+        fill_slice(&s, access.as_slice_mut(), 1).unwrap();
+        std::mem::forget(access);
+        graph
+    });
+    let lost = BufferError::ArenaLost {
+        graph: 768..1024,
+        lost: 768..1024,
+    };
+    assert_eq!(graph.launch(&t), Err(lost));
+    drop((graph, arena));
     assert_eq!(rig.device().alive().leaked_bytes, 1024);
     rig.sim.assert_no_reports();
 }
