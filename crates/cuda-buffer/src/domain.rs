@@ -279,6 +279,19 @@ impl Domain {
     }
 }
 
+impl Domain {
+    /// The page-locked memory, of a value that nobody else holds.
+    pub(crate) fn pinned_mut(&mut self) -> Option<&mut Option<PinnedMemory>> {
+        let Self::Owned(owned) = self else {
+            return None;
+        };
+        match Arc::get_mut(owned).map(|sole| &mut sole.memory) {
+            Some(Memory::Pinned(memory)) => Some(memory),
+            _ => None,
+        }
+    }
+}
+
 impl Drop for OwnedDomain {
     /// Gives the memory back after its last use. An access that is still held was forgotten: its work may go on
     /// for ever, so the memory is leaked and counted.

@@ -35,7 +35,7 @@
 //!
 //! # Modules
 //!
-//! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`),
+//! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`, `registered`),
 //!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, `ledger` its pure
 //!   bookkeeping, [`DeviceData`] (`data`) what all can do;
 //! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
@@ -72,11 +72,13 @@ mod partition;
 mod pinned;
 mod pinned_pool;
 mod primitive;
+mod registered;
 mod rows;
 mod shared;
 mod slice;
 mod staging;
 mod transfer;
+mod user_memory;
 mod view;
 
 pub use access::{AccessCompletion, Guards, ReadAccess, WriteAccess};

@@ -2,16 +2,27 @@
 
 use crate::ledger::Predecessors;
 use crate::pinned_pool::PoolOfBlock;
-use cuda_runtime::{Device, RuntimeResult};
+use crate::user_memory::UserMemory;
+use cuda_runtime::{Device, RuntimeError, RuntimeResult};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Page-locked memory. It is touched by copies that a ledger orders, and by the host under a token.
 #[derive(Debug)]
 pub(crate) struct PinnedMemory {
     address: NonNull<u8>,
     bytes: usize,
-    /// The pool that takes it back.
-    pool: Option<PoolOfBlock>,
+    home: Home,
+}
+
+/// Where page-locked memory goes when its last use is over.
+#[derive(Debug)]
+enum Home {
+    Device,
+    Pool(PoolOfBlock),
+    /// The driver locked what a program had. If this merely drops the memory is leaked: it is locked still.
+    User(ManuallyDrop<UserMemory>),
 }
 
 // SAFETY: the address is of memory that this value owns; all access to it goes through the ledger's tokens.
@@ -32,8 +43,51 @@ impl PinnedMemory {
         Ok(Self {
             address,
             bytes,
-            pool,
+            home: pool.map_or(Home::Device, Home::Pool),
         })
+    }
+
+    /// The memory of `values`, `bytes` bytes of it, locked where it is. On an error it comes back as it was.
+    pub(crate) fn register(
+        device: &Device,
+        memory: UserMemory,
+        bytes: usize,
+    ) -> Result<Self, (UserMemory, RuntimeError)> {
+        let address = memory.first();
+        // SAFETY: the memory is at least that large, and `Home::User` keeps it until its registration has ended.
+        match unsafe { device.register_host(address, bytes) } {
+            Ok(()) => Ok(Self {
+                address,
+                bytes,
+                home: Home::User(ManuallyDrop::new(memory)),
+            }),
+            Err(error) => Err((memory, error)),
+        }
+    }
+
+    /// Ends the registration of memory that a program had, and takes it out. On an error, and where no program had it,
+    /// nothing changes.
+    ///
+    /// # Safety
+    /// No work uses the memory.
+    pub(crate) unsafe fn unregister(
+        place: &mut Option<Self>,
+        device: &Device,
+    ) -> RuntimeResult<Option<UserMemory>> {
+        let Some(Self {
+            address,
+            home: Home::User(_),
+            ..
+        }) = place
+        else {
+            return Ok(None);
+        };
+        // SAFETY: the memory is registered on this device, and no work uses it.
+        unsafe { device.unregister_host(*address)? };
+        Ok(place.take().and_then(|memory| match memory.home {
+            Home::User(memory) => Some(ManuallyDrop::into_inner(memory)),
+            Home::Device | Home::Pool(_) => None,
+        }))
     }
 
     pub(crate) fn address(&self) -> NonNull<u8> {
@@ -49,9 +103,9 @@ impl PinnedMemory {
         if device.is_forked() {
             return;
         }
-        let refused = match self.pool.clone() {
-            None => Err((self, outstanding)),
-            Some(pool) => pool.take_back(self, outstanding),
+        let refused = match &self.home {
+            Home::Pool(pool) => pool.clone().take_back(self, outstanding),
+            Home::Device | Home::User(_) => Err((self, outstanding)),
         };
         if let Err((memory, outstanding)) = refused {
             memory.free(device, outstanding);
@@ -60,8 +114,19 @@ impl PinnedMemory {
 
     /// Frees the memory after `outstanding`.
     pub(crate) fn free(self, device: &Device, outstanding: Predecessors) {
-        // SAFETY: the memory was allocated on this device with this size, all its uses are in `outstanding`, and
-        // nobody refers to it any more.
-        unsafe { device.free_pinned(self.address, self.bytes, outstanding) };
+        let (address, bytes) = (self.address, self.bytes);
+        match self.home {
+            // SAFETY: the memory was allocated on this device with this size, all its uses are in `outstanding`, and
+            // nobody refers to it any more.
+            Home::Device | Home::Pool(_) => unsafe {
+                device.free_pinned(address, bytes, outstanding);
+            },
+            Home::User(memory) => {
+                let owner = Arc::new(ManuallyDrop::into_inner(memory));
+                // SAFETY: the memory was registered on this device with this size, and lives as long as the owner; else
+                // as above.
+                unsafe { device.release_registered(address, bytes, owner, outstanding) };
+            }
+        }
     }
 }

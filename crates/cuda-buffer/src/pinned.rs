@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::panic::Location;
 
-/// Page-locked host memory, zero at first. Asynchronous copies from and to it are truly asynchronous.
+/// Page-locked host memory. Asynchronous copies from and to it are truly asynchronous.
 ///
 /// Its ledger orders copies and the host: a copy under way keeps the memory alive, and the host reaches it only when
 /// nothing conflicts.
@@ -23,7 +23,8 @@ use std::panic::Location;
 /// | read | [`try_host_read`](Self::try_host_read) | [`host_read`](Self::host_read) | [`host_read_async`](Self::host_read_async) |
 /// | write | [`try_host_write`](Self::try_host_write) | [`host_write`](Self::host_write) | [`host_write_async`](Self::host_write_async) |
 ///
-/// Memory that is needed again and again comes from a [`PinnedPool`](crate::PinnedPool).
+/// Memory that is needed again and again comes from a [`PinnedPool`](crate::PinnedPool); a vector that is there already
+/// is [registered](Self::register).
 pub struct PinnedBuffer<T> {
     domain: Domain,
     len: usize,
@@ -124,6 +125,10 @@ impl<T> PinnedBuffer<T> {
             len,
             elements: PhantomData,
         }
+    }
+
+    pub(crate) fn domain_mut(&mut self) -> &mut Domain {
+        &mut self.domain
     }
 
     /// Number of elements.

@@ -124,6 +124,7 @@ pub mod list {
             a_pool_above_its_threshold_keeps_its_memory [Pools];
             devices_without_pools_say_so;
             page_locked_memory_is_the_hosts;
+            memory_of_the_program_is_registered_once;
         }
         order {
             a_stream_runs_in_order;

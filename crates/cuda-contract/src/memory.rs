@@ -2,6 +2,7 @@
 
 use crate::subject::{Need, Subject, ok};
 use cuda_driver::ErrorCode;
+use std::ptr::NonNull;
 
 pub(crate) fn addresses_are_aligned_and_apart(subject: &Subject) {
     let bench = subject.bench();
@@ -156,4 +157,62 @@ pub(crate) fn page_locked_memory_is_the_hosts(subject: &Subject) {
     assert_eq!(unsafe { host.cast::<[u32; 1024]>().read() }, [5; 1024]);
     // SAFETY: nothing uses the memory any more.
     ok(unsafe { bench.driver.host_free(bench.device, host) });
+}
+
+pub(crate) fn memory_of_the_program_is_registered_once(subject: &Subject) {
+    /// Whole pages of its own.
+    #[repr(align(4096))]
+    struct Pages([u32; 2048]);
+    let bench = subject.bench();
+    let (stream, x) = (bench.stream(), bench.zeros(2048));
+    let mut pages = Box::new(Pages(std::array::from_fn(|i| i as u32)));
+    let numbers = pages.0;
+    let host = NonNull::from(&mut *pages).cast::<u8>();
+    // SAFETY: the memory is ours and outlives its registrations here and below; no copy is under way when one ends.
+    let register =
+        |at: NonNull<u8>, bytes| unsafe { bench.driver.host_register(bench.device, at, bytes) };
+    // SAFETY: as above.
+    let unregister = |at| unsafe { bench.driver.host_unregister(bench.device, at) };
+    assert_eq!(
+        unregister(host).unwrap_err().code,
+        ErrorCode::HOST_MEMORY_NOT_REGISTERED
+    );
+    assert_eq!(
+        register(host, 0).unwrap_err().code,
+        ErrorCode::INVALID_VALUE
+    );
+    for _ in 0..2 {
+        ok(register(host, 8192));
+        assert_eq!(
+            register(host, 8192).unwrap_err().code,
+            ErrorCode::HOST_MEMORY_ALREADY_REGISTERED
+        );
+        bench.write(x, &[0; 2048]);
+        // SAFETY: both are of that size; the host waits before it touches its own.
+        ok(unsafe {
+            let from = host.as_ptr();
+            bench
+                .driver
+                .copy_to_device_async(bench.device, x, from, 8192, stream)
+        });
+        bench.wait(stream);
+        assert_eq!(bench.read(x, 2048), numbers);
+        ok(unregister(host));
+    }
+    assert_eq!(
+        unregister(host).unwrap_err().code,
+        ErrorCode::HOST_MEMORY_NOT_REGISTERED
+    );
+    ok(register(host, 8192));
+    ok(bench.fill(x, 5, 2048, stream));
+    // SAFETY: as above.
+    ok(unsafe {
+        let to = host.as_ptr();
+        bench
+            .driver
+            .copy_to_host_async(bench.device, to, x, 8192, stream)
+    });
+    bench.wait(stream);
+    ok(unregister(host));
+    assert_eq!(pages.0, [5; 2048]);
 }

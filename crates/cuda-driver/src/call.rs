@@ -54,6 +54,8 @@ calls! {
     MemFreeAsync "cuMemFreeAsync";
     MemHostAlloc "cuMemHostAlloc";
     MemFreeHost "cuMemFreeHost";
+    MemHostRegister "cuMemHostRegister";
+    MemHostUnregister "cuMemHostUnregister";
     MemcpyHtoD "cuMemcpyHtoD";
     MemcpyDtoH "cuMemcpyDtoH";
     MemcpyHtoDAsync "cuMemcpyHtoDAsync";

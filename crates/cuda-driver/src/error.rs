@@ -67,6 +67,10 @@ codes! {
     LAUNCH_TIMEOUT = 702, "CUDA_ERROR_LAUNCH_TIMEOUT";
     /// A device-side assertion failed. Sticky.
     ASSERT = 710, "CUDA_ERROR_ASSERT";
+    /// Some of the host memory is page-locked already.
+    HOST_MEMORY_ALREADY_REGISTERED = 712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED";
+    /// No registered host memory starts there.
+    HOST_MEMORY_NOT_REGISTERED = 713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED";
     /// The stack of a kernel was corrupted or exceeded. Sticky.
     HARDWARE_STACK_ERROR = 714, "CUDA_ERROR_HARDWARE_STACK_ERROR";
     /// A kernel ran into an illegal instruction. Sticky.

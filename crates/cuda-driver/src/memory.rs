@@ -1,6 +1,7 @@
 //! Memory of the device and page-locked memory of the host.
 
-use crate::{CudaResult, DeviceId, DevicePtr, RawPool, RawStream};
+use crate::error::not_supported;
+use crate::{Call, CudaResult, DeviceId, DevicePtr, RawPool, RawStream};
 use std::ptr::NonNull;
 
 /// Bytes a pool holds from the system, and bytes of them that are in use; now and at the highest.
@@ -106,4 +107,35 @@ pub trait Memory {
     /// # Safety
     /// No copy queued or running touches the memory, nor does the host afterwards.
     unsafe fn host_free(&self, device: DeviceId, address: NonNull<u8>) -> CudaResult<()>;
+
+    /// Page-locks host memory that the caller owns, for every device. Its contents and its owner stay.
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` for zero bytes; `HOST_MEMORY_ALREADY_REGISTERED` when some of it is page-locked already;
+    /// `OUT_OF_MEMORY`; `NOT_SUPPORTED` unless implemented; forbidden in a capture.
+    ///
+    /// # Safety
+    /// The memory is readable and writable, and stays so until it is unregistered.
+    unsafe fn host_register(
+        &self,
+        device: DeviceId,
+        address: NonNull<u8>,
+        bytes: usize,
+    ) -> CudaResult<()> {
+        let _ = (address, bytes);
+        Err(not_supported(Call::MemHostRegister, device))
+    }
+
+    /// Ends what [`host_register`](Memory::host_register) of this address began. The memory is its owner's alone again.
+    ///
+    /// # Errors
+    /// `HOST_MEMORY_NOT_REGISTERED` when no registered memory starts there; `NOT_SUPPORTED` unless implemented; forbidden in
+    /// a capture.
+    ///
+    /// # Safety
+    /// No copy queued or running touches the memory.
+    unsafe fn host_unregister(&self, device: DeviceId, address: NonNull<u8>) -> CudaResult<()> {
+        let _ = address;
+        Err(not_supported(Call::MemHostUnregister, device))
+    }
 }

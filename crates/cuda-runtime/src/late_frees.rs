@@ -8,6 +8,7 @@ use crate::primitive::{AtomicBool, Condvar, Mutex, Ordering};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CaptureMode, DevicePtr};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,15 +54,19 @@ pub(crate) struct Grave {
 pub(crate) enum Grabbed {
     Device(DevicePtr),
     Host(HostAddress),
+    /// Host memory of somebody else, which is alive as long as its owner.
+    Registered(HostAddress, Owner),
     /// Objects that the work needs.
     Kept(Kept),
 }
 
 impl Grabbed {
-    /// Work that may go on for ever needs its objects for ever.
+    /// Work that may go on for ever needs its objects for ever, and so does memory that stays registered.
     fn lose(&self) {
-        if let Self::Kept(objects) = self {
-            std::mem::forget(objects.clone());
+        match self {
+            Self::Kept(objects) => std::mem::forget(objects.clone()),
+            Self::Registered(_, owner) => std::mem::forget(owner.clone()),
+            Self::Device(_) | Self::Host(_) => {}
         }
     }
 }
@@ -70,11 +75,14 @@ impl fmt::Debug for Grabbed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(address) => address.fmt(f),
-            Self::Host(address) => address.fmt(f),
+            Self::Host(address) | Self::Registered(address, _) => address.fmt(f),
             Self::Kept(objects) => write!(f, "{} objects", objects.len()),
         }
     }
 }
+
+/// What keeps host memory alive.
+pub(crate) type Owner = Arc<dyn Any + Send + Sync>;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostAddress(pub(crate) NonNull<u8>);
@@ -101,6 +109,10 @@ impl Grave {
             }),
             // SAFETY: as above.
             &Grabbed::Host(HostAddress(address)) => unsafe { core.free_host(address, self.bytes) },
+            // SAFETY: as above; the owner keeps the memory alive until then.
+            &Grabbed::Registered(HostAddress(address), _) => unsafe {
+                core.unregister_host(address)
+            },
             // They go with the grave.
             Grabbed::Kept(_) => Ok(()),
         }
@@ -192,12 +204,13 @@ fn bury(grave: &Grave, core: &DeviceCore) -> bool {
         }
     };
     if quiet.is_err() {
-        // Work that may go on for ever needs them for ever.
+        // Work that may go on for ever needs it all for ever.
         std::mem::forget(grave.clone());
     }
     if let Err(error) = quiet.and_then(|()| grave.free(core)) {
         core.count_leak(grave.bytes);
         core.park(error);
+        grave.memory.lose();
     }
     true
 }

@@ -103,4 +103,28 @@ exports! {
         PINNED.lock().remove(&address.addr().get());
         Ok(())
     }
+
+    /// Portable and mapped are what all page-locked memory is here; memory of other devices or to be read only is not known.
+    fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, Flags: c_uint) {
+        match Flags {
+            0..=3 => {}
+            4..=15 => return Err(ErrorCode::NOT_SUPPORTED),
+            _ => return Err(ErrorCode::INVALID_VALUE),
+        }
+        let here = here()?;
+        let address = NonNull::new(p.cast::<u8>()).ok_or(ErrorCode::INVALID_VALUE)?;
+        // SAFETY: the program's promise, as to a driver.
+        unsafe { here.driver().host_register(here.device(), address, bytesize) }.map_err(code)?;
+        PINNED.lock().insert(address.addr().get(), bytesize);
+        Ok(())
+    }
+
+    fn cuMemHostUnregister(p: *mut c_void) {
+        let here = here()?;
+        let address = NonNull::new(p.cast::<u8>()).ok_or(ErrorCode::INVALID_VALUE)?;
+        // SAFETY: the program's promise, as to a driver; the simulation checks it.
+        unsafe { here.driver().host_unregister(here.device(), address) }.map_err(code)?;
+        PINNED.lock().remove(&address.addr().get());
+        Ok(())
+    }
 }

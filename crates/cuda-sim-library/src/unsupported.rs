@@ -61,8 +61,8 @@ unsupported! {
     cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkCreate_v2 cuLinkDestroy cuMemAddressFree
     cuMemAddressReserve cuMemAdvise cuMemAdvise_v2 cuMemAllocManaged cuMemCreate cuMemExportToShareableHandle
     cuMemGetAccess cuMemGetAddressRange_v2 cuMemGetAllocationGranularity
-    cuMemGetAllocationPropertiesFromHandle cuMemHostGetDevicePointer_v2 cuMemHostGetFlags cuMemHostRegister_v2
-    cuMemHostUnregister cuMemImportFromShareableHandle cuMemMap cuMemMapArrayAsync cuMemPoolExportPointer
+    cuMemGetAllocationPropertiesFromHandle cuMemHostGetDevicePointer_v2 cuMemHostGetFlags
+    cuMemImportFromShareableHandle cuMemMap cuMemMapArrayAsync cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle cuMemPoolGetAccess cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer cuMemPrefetchAsync cuMemPrefetchAsync_v2 cuMemRangeGetAttribute
     cuMemRangeGetAttributes cuMemRelease cuMemRetainAllocationHandle cuMemSetAccess cuMemUnmap cuMemcpy

@@ -81,11 +81,13 @@ impl HostPtr {
     }
 }
 
-/// Page-locked memory: really allocated, page-aligned, poisoned, freed when dropped.
+/// Page-locked memory: really allocated, page-aligned, poisoned, freed when dropped; or else the program's own, which is
+/// left as it is.
 #[derive(Debug)]
 pub(crate) struct PinnedBlock {
     pointer: HostPtr,
     layout: Layout,
+    registered: bool,
 }
 
 impl PinnedBlock {
@@ -99,7 +101,25 @@ impl PinnedBlock {
         let pointer = unsafe { std::alloc::alloc(layout) };
         let pointer = HostPtr(NonNull::new(pointer)?.as_ptr());
         pointer.poison(bytes);
-        Some(Self { pointer, layout })
+        Some(Self {
+            pointer,
+            layout,
+            registered: false,
+        })
+    }
+
+    /// Memory of the program. `None` when it can't have that many bytes.
+    pub(crate) fn registered(pointer: NonNull<u8>, bytes: usize) -> Option<Self> {
+        Some(Self {
+            pointer: HostPtr(pointer.as_ptr()),
+            layout: Layout::from_size_align(bytes, 1).ok()?,
+            registered: true,
+        })
+    }
+
+    /// Whether it is the program's.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered
     }
 
     pub(crate) fn pointer(&self) -> Option<NonNull<u8>> {
@@ -118,6 +138,9 @@ impl PinnedBlock {
 
 impl Drop for PinnedBlock {
     fn drop(&mut self) {
+        if self.registered {
+            return;
+        }
         self.pointer.poison(self.layout.size());
         // SAFETY: allocated in `new` with this layout and freed once, here.
         unsafe { std::alloc::dealloc(self.pointer.0, self.layout) };

@@ -52,7 +52,7 @@
 //! # Modules
 //!
 //! One concept per file. *Outside:* `builder` ([`SimBuilder`], [`Schedule`]), `checks` ([`Checks`]), `driver` ([`SimDriver`]), `port` (the driver's traits), `report`, `report_text`, `report_log`, `graph_dot`, `faults` ([`Faults`]),
-//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `core` and `locked` (its lock, and the loops around it), `objects` (what handles name), `lane` (a stream's
+//! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `core` and `locked` (its lock, and the loops around it), `objects` (what handles name), `page_locked`, `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `workers` (on which threads), `execute` and `model_run` (what it does), `checker` over
 //! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph), `graph_update`. Raw pointers occur in `host_memory` only.
@@ -91,6 +91,7 @@ mod made;
 mod memory;
 mod model_run;
 mod objects;
+mod page_locked;
 mod pool;
 #[expect(
     unsafe_code,

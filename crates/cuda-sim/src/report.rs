@@ -28,6 +28,10 @@ pub enum OperationKind {
     HostAllocation,
     /// A free of page-locked host memory.
     HostFree,
+    /// A registration of host memory that the program owns.
+    HostRegistration,
+    /// The end of such a registration.
+    HostUnregistration,
     /// A graph within another, as one node.
     ChildGraph,
 }

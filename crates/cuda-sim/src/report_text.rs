@@ -19,6 +19,8 @@ impl fmt::Display for OperationKind {
             Self::Free => "free",
             Self::HostAllocation => "allocation of page-locked memory",
             Self::HostFree => "free of page-locked memory",
+            Self::HostRegistration => "registration of host memory",
+            Self::HostUnregistration => "end of a registration of host memory",
             Self::ChildGraph => "child graph",
         })
     }

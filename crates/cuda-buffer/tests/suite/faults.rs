@@ -127,7 +127,12 @@ impl Fixture {
             src_pitch: 5,
         };
         z.copy_rows_from(&w, rows, s)?;
-        drop((short, z, w));
+        let own = PinnedBuffer::register(device, vec![5; N]).map_err(|(_, error)| error)?;
+        let kept = PinnedBuffer::register(device, vec![6; N]).map_err(|(_, error)| error)?;
+        w.copy_from_pinned(&own, t)?;
+        z.copy_from_pinned(&kept, s)?;
+        assert_eq!(kept.into_vec().map_err(|(_, error)| error)?, [6; N]);
+        drop((short, own, z, w));
         device.drain_frees()?;
         Ok(())
     }
@@ -491,6 +496,7 @@ fn a_failure_on_the_way_up_or_down_loses_only_what_failed() {
                             Call::MemFree
                                 | Call::MemFreeAsync
                                 | Call::MemFreeHost
+                                | Call::MemHostUnregister
                                 | Call::EventRecord
                                 | Call::EventSynchronize
                         );

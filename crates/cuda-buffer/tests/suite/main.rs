@@ -15,6 +15,7 @@ mod overlap;
 mod partition;
 mod peers;
 mod programs;
+mod registered;
 mod spaces;
 mod tap;
 mod threads;

@@ -139,6 +139,8 @@ impl Memory for Tap {
         unsafe fn mem_free_async(device: DeviceId, address: DevicePtr, stream: RawStream) -> CudaResult<()>;
         fn host_alloc(device: DeviceId, bytes: usize) -> CudaResult<NonNull<u8>>;
         unsafe fn host_free(device: DeviceId, address: NonNull<u8>) -> CudaResult<()>;
+        unsafe fn host_register(device: DeviceId, address: NonNull<u8>, bytes: usize) -> CudaResult<()>;
+        unsafe fn host_unregister(device: DeviceId, address: NonNull<u8>) -> CudaResult<()>;
     }
 }
 

@@ -66,6 +66,8 @@ functions! {
     fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream);
     fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);
     fn cuMemFreeHost(address: *mut c_void);
+    fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint);
+    fn cuMemHostUnregister(address: *mut c_void);
     fn cuMemcpyHtoD_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize);
     fn cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize);
     fn cuMemcpyHtoDAsync_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize, stream: CUstream);

@@ -3,8 +3,8 @@
 use super::Hardware;
 use super::calls::{
     cuMemAlloc_v2, cuMemAllocFromPoolAsync, cuMemFree_v2, cuMemFreeAsync, cuMemFreeHost,
-    cuMemHostAlloc, cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolGetAttribute, cuMemPoolSetAccess,
-    cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    cuMemHostAlloc, cuMemHostRegister_v2, cuMemHostUnregister, cuMemPoolCreate, cuMemPoolDestroy,
+    cuMemPoolGetAttribute, cuMemPoolSetAccess, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use super::share::{pool_handle, stream_handle};
 use crate::{
@@ -12,8 +12,9 @@ use crate::{
     RawStream,
 };
 use cust_raw::{
-    CU_MEMHOSTALLOC_PORTABLE, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
-    CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps,
+    CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, CUmemAccess_flags, CUmemAccessDesc,
+    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolProps,
 };
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
@@ -158,6 +159,25 @@ impl Memory for Hardware {
         // SAFETY: nothing uses the memory any more.
         self.call_in_context(Call::MemFreeHost, device, || unsafe {
             cuMemFreeHost(address.as_ptr().cast())
+        })
+    }
+
+    unsafe fn host_register(
+        &self,
+        device: DeviceId,
+        address: NonNull<u8>,
+        bytes: usize,
+    ) -> CudaResult<()> {
+        // SAFETY: the memory is the caller's, and stays until it is unregistered.
+        self.call_in_context(Call::MemHostRegister, device, || unsafe {
+            cuMemHostRegister_v2(address.as_ptr().cast(), bytes, CU_MEMHOSTREGISTER_PORTABLE)
+        })
+    }
+
+    unsafe fn host_unregister(&self, device: DeviceId, address: NonNull<u8>) -> CudaResult<()> {
+        // SAFETY: no copy uses the memory any more.
+        self.call_in_context(Call::MemHostUnregister, device, || unsafe {
+            cuMemHostUnregister(address.as_ptr().cast())
         })
     }
 }

@@ -5,9 +5,8 @@ use crate::clock::Epoch;
 use crate::graph::GraphAllocation;
 use crate::host_memory::PinnedBlock;
 use crate::memory::{Allocation, AllocationId, Origin};
-use crate::objects::PinnedEntry;
 use crate::pool::{Pool, rounded};
-use crate::report::{Finding, MemorySpace, MemoryUse, Operation, OperationKind};
+use crate::report::{Finding, Operation, OperationKind};
 use crate::sim::{Caller, Sim};
 use crate::work::Work;
 use cuda_driver::{
@@ -199,17 +198,7 @@ impl Memory for SimDriver {
             let base = pointer.addr().get() as u64;
             let allocated = sim.operation(OperationKind::HostAllocation, device, None, caller.site);
             sim.host_shadow.forget(base..base + bytes as u64);
-            let id = sim.next_pinned;
-            sim.next_pinned += 1;
-            sim.pinned.insert(
-                base,
-                PinnedEntry {
-                    id,
-                    device,
-                    block,
-                    allocated,
-                },
-            );
+            sim.lock_host(device, base, block, allocated);
             Ok(pointer)
         })
     }
@@ -220,60 +209,49 @@ impl Memory for SimDriver {
             sim.forbid_in_capture(caller)?;
             let base = address.addr().get() as u64;
             let freed = sim.operation(OperationKind::HostFree, device, None, caller.site);
-            let Some(info) = sim.pinned.get(&base).map(PinnedEntry::info) else {
+            if !sim.unlock_host(base, false, freed) {
                 sim.reports.add(Finding::BadFree {
                     freed,
                     address: base,
                     earlier: None,
                 });
                 return Err(ErrorCode::INVALID_VALUE);
-            };
-            let range = base..base + info.bytes;
-            if sim.checks().lifetime {
-                let Sim {
-                    host_shadow,
-                    host_clock,
-                    reports,
-                    ..
-                } = sim;
-                host_shadow.unordered(range.clone(), host_clock, &mut |conflict| {
-                    reports.add(Finding::FreeBeforeUseEnds {
-                        used: conflict.earlier.operation,
-                        writes: conflict.earlier.writes,
-                        freed: MemoryUse {
-                            operation: freed,
-                            writes: true,
-                            space: MemorySpace::Host,
-                            range: conflict.range,
-                            allocation: Some(info),
-                        },
-                    });
-                });
-            }
-            sim.host_shadow.forget(range.clone());
-            let entry = sim.pinned.remove(&base);
-            if let Some(entry) = &entry {
-                sim.unpinned.insert(entry.id, freed);
-                if sim.unpinned.len() > REMEMBERED_FREES {
-                    sim.unpinned.pop_first();
-                }
-            }
-            // A copy that still needs the memory must not reach what the host puts there next.
-            if sim
-                .pending_host
-                .values()
-                .any(|pending| pending.range.start < range.end && range.start < pending.range.end)
-            {
-                sim.freed_pinned
-                    .extend(entry.inspect(|entry| entry.block.poison()));
             }
             Ok(())
         })
     }
-}
 
-/// How many frees of page-locked memory reports can still name.
-const REMEMBERED_FREES: usize = 4096;
+    #[track_caller]
+    unsafe fn host_register(
+        &self,
+        device: DeviceId,
+        address: NonNull<u8>,
+        bytes: usize,
+    ) -> CudaResult<()> {
+        self.call(Call::MemHostRegister, Some(device), |sim, caller| {
+            sim.forbid_in_capture(caller)?;
+            not_zero(bytes)?;
+            let block = PinnedBlock::registered(address, bytes).ok_or(ErrorCode::INVALID_VALUE)?;
+            let kind = OperationKind::HostRegistration;
+            let allocated = sim.operation(kind, device, None, caller.site);
+            sim.register_host(device, block, allocated)
+        })
+    }
+
+    #[track_caller]
+    unsafe fn host_unregister(&self, device: DeviceId, address: NonNull<u8>) -> CudaResult<()> {
+        self.call(Call::MemHostUnregister, Some(device), |sim, caller| {
+            sim.forbid_in_capture(caller)?;
+            let base = address.addr().get() as u64;
+            let kind = OperationKind::HostUnregistration;
+            let freed = sim.operation(kind, device, None, caller.site);
+            match sim.unlock_host(base, true, freed) {
+                true => Ok(()),
+                false => Err(ErrorCode::HOST_MEMORY_NOT_REGISTERED),
+            }
+        })
+    }
+}
 
 fn not_zero(bytes: usize) -> Result<u64, ErrorCode> {
     if bytes == 0 {

@@ -421,6 +421,7 @@ fn these_calls_are_unsafe_in_a_capture() {
         gpu.pinned(1),
     );
     let mut value = [0_u32];
+    let unlocked = 0_u32;
     type Attempt<'a> = Box<dyn FnMut() -> CudaResult<()> + 'a>;
     let sim = &gpu.sim;
     let attempts: Vec<(&str, Attempt<'_>)> = vec![
@@ -432,6 +433,20 @@ fn these_calls_are_unsafe_in_a_capture() {
             Box::new(|| {
                 // SAFETY: the memory is not freed, as the test shows.
                 unsafe { sim.host_free(D0, pinned.pointer.cast()) }
+            }),
+        ),
+        (
+            "register",
+            Box::new(|| {
+                // SAFETY: refused, as the test shows.
+                unsafe { sim.host_register(D0, std::ptr::NonNull::from(&unlocked).cast(), 4) }
+            }),
+        ),
+        (
+            "unregister",
+            Box::new(|| {
+                // SAFETY: as above.
+                unsafe { sim.host_unregister(D0, std::ptr::NonNull::from(&unlocked).cast()) }
             }),
         ),
         (

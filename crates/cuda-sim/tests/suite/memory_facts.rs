@@ -2,7 +2,8 @@
 
 use crate::kit::{D0, Gpu, seeds};
 use cuda_driver::{Call, Copies, DeviceId, DevicePtr, Devices, Driver, ErrorCode, Kernels, Memory};
-use cuda_sim::{Finding, SimDriver};
+use cuda_sim::{Finding, LeakedObject, SimDriver};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Bases are aligned to 256 bytes at least, requests of no bytes fail, and the address of freed memory is handed out
@@ -288,6 +289,93 @@ fn page_locked_memory_outlives_its_copies() {
         gpu.free_pinned(&source);
         assert_eq!(gpu.kinds(), ["free before use ends"]);
         gpu.synchronize(stream);
+    });
+}
+
+/// Memory of the program is registered once, by the address that it starts at; what stays registered is a leak.
+#[test]
+fn the_programs_memory_is_registered_once() {
+    let gpu = Gpu::seeded(0);
+    let mut memory = vec![0_u8; 4096];
+    let first = NonNull::from(&mut memory[..]).cast::<u8>();
+    let place = |at: usize| NonNull::new(first.as_ptr().wrapping_add(at)).unwrap();
+    // SAFETY: within the memory, which outlives its registrations.
+    let register = |at, bytes| unsafe { gpu.sim.host_register(D0, place(at), bytes) };
+    // SAFETY: no copy uses the memory.
+    let unregister = |at| unsafe { gpu.sim.host_unregister(D0, place(at)) };
+    let code = |result: cuda_driver::CudaResult<()>| result.unwrap_err().code;
+    assert_eq!(code(register(0, 0)), ErrorCode::INVALID_VALUE);
+    register(100, 100).unwrap();
+    for (at, bytes) in [
+        (100, 100),
+        (100, 1),
+        (0, 101),
+        (199, 1),
+        (150, 10),
+        (0, 4096),
+    ] {
+        let overlaps = ErrorCode::HOST_MEMORY_ALREADY_REGISTERED;
+        assert_eq!(code(register(at, bytes)), overlaps, "{at} {bytes}");
+    }
+    register(0, 100).unwrap();
+    register(200, 3896).unwrap();
+    for at in [1, 101, 199, 4000] {
+        assert_eq!(code(unregister(at)), ErrorCode::HOST_MEMORY_NOT_REGISTERED);
+    }
+    let locked = gpu.pinned(1);
+    // SAFETY: refused.
+    let other = unsafe { gpu.sim.host_unregister(D0, locked.pointer.cast()) };
+    assert_eq!(code(other), ErrorCode::HOST_MEMORY_NOT_REGISTERED);
+    gpu.free_pinned(&locked);
+    unregister(0).unwrap();
+    unregister(200).unwrap();
+    gpu.clean();
+    let leaks = gpu.sim.leak_report();
+    let bytes = |report: &cuda_sim::Report| match report.finding {
+        Finding::Leak {
+            object: LeakedObject::HostMemory { .. },
+            bytes,
+            ..
+        } => bytes,
+        _ => None,
+    };
+    assert!(leaks.iter().filter_map(bytes).eq([100]));
+    unregister(100).unwrap();
+    assert_eq!(code(unregister(100)), ErrorCode::HOST_MEMORY_NOT_REGISTERED);
+    register(0, 8).unwrap();
+    // SAFETY: refused, and told: registered memory is not the driver's to free.
+    let freed = unsafe { gpu.sim.host_free(D0, first) };
+    assert_eq!(code(freed), ErrorCode::INVALID_VALUE);
+    assert_eq!(gpu.kinds(), ["bad free"]);
+    unregister(0).unwrap();
+}
+
+/// A registration that ends while a copy needs it is reported; behind the copy it may.
+#[test]
+fn a_registration_outlives_its_copies() {
+    seeds(50, |gpu| {
+        let (stream, x) = (gpu.stream(), gpu.alloc(16));
+        let mut memory = [7_u32; 4];
+        let first = NonNull::from(&mut memory[..]).cast::<u8>();
+        for early in [false, true] {
+            // SAFETY: the memory outlives its registration.
+            unsafe { gpu.sim.host_register(D0, first, 16) }.unwrap();
+            let from = first.as_ptr();
+            // SAFETY: both are of that size, and the memory outlives the copy.
+            let copied = unsafe { gpu.sim.copy_to_device_async(D0, x, from, 16, stream) };
+            copied.unwrap();
+            if !early {
+                gpu.synchronize(stream);
+            }
+            // SAFETY: that a copy may still run is what is tested; the memory stays.
+            unsafe { gpu.sim.host_unregister(D0, first) }.unwrap();
+            match early {
+                false => gpu.clean(),
+                true => assert_eq!(gpu.kinds(), ["free before use ends"]),
+            }
+            gpu.synchronize(stream);
+            assert_eq!(gpu.read(x, 4), [7; 4]);
+        }
     });
 }
 

@@ -14,7 +14,7 @@ use cuda_runtime::Stream;
 use std::cell::Cell;
 
 /// The driver's name of a stream, without telling Carve that somebody knows it.
-fn raw(stream: &Stream) -> RawStream {
+pub(crate) fn raw(stream: &Stream) -> RawStream {
     let name = Cell::new(None);
     let call = |_: &dyn Driver, raw| {
         name.set(Some(raw));
