@@ -95,7 +95,8 @@ impl Runtime {
     /// Waits for everything queued, on leased streams too, and for pending frees; gives up what is kept with the devices
     /// ([`Device::provider`]), and says for each device what is still alive. Objects that are alive keep working.
     ///
-    /// Of a stream that another thread captures, what was queued before its capture is waited for.
+    /// Of a stream that another thread captures, what was queued before its capture is waited for. Functions that release
+    /// adopted memory run on threads of their own, and may still run afterwards.
     ///
     /// # Errors
     /// [`RuntimeError::CaptureActive`] while this thread captures; the first error of the work waited for, after all
