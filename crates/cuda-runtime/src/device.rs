@@ -377,6 +377,7 @@ impl Drop for DeviceResources {
         }
         self.providers.close();
         self.memory.late_frees.close();
+        self.memory.late_frees.wait_for_uses();
         // What the thread gave up may have held the last handle of the device: then it ends by itself.
         if let Some(thread) = self.reclaimer.get_mut().take()
             && thread.thread().id() != std::thread::current().id()

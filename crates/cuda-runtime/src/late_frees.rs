@@ -132,10 +132,27 @@ impl LateFrees {
         if BURYING.get() {
             return; // What is given up may want to wait for others: not for itself.
         }
+        self.wait_for_uses();
         let mut queue = self.queue.lock();
         while !queue.graves.is_empty() || queue.burying {
             self.changed.wait(&mut queue);
         }
+    }
+
+    /// Waits here for the work that those which are queued wait for: the thread can only ask about it now and then.
+    pub(crate) fn wait_for_uses(&self) {
+        if BURYING.get() {
+            return;
+        }
+        let waited = |(_, grave): &(u64, Grave)| grave.outstanding.clone();
+        let uses: Vec<_> = self.queue.lock().graves.iter().flat_map(waited).collect();
+        for completion in uses {
+            if let Err(error) = completion.wait_in_cleanup() {
+                completion.core().park(error);
+            }
+        }
+        let _queue = self.queue.lock();
+        self.changed.notify_all();
     }
 
     pub(crate) fn close(&self) {

@@ -38,6 +38,16 @@ impl FaultPlan {
         failed
     }
 
+    /// How many failures there are still to come.
+    fn planned(&self) -> usize {
+        let others = [
+            self.launch.is_some(),
+            self.lost_function.is_some(),
+            self.forgotten_wait.is_some(),
+        ];
+        self.calls.len() + others.into_iter().filter(|planned| *planned).count()
+    }
+
     pub(crate) fn launch_fault(&mut self, launch: u64) -> Option<ErrorCode> {
         match self.launch {
             Some((planned, code)) if planned <= launch => {
@@ -161,12 +171,13 @@ impl Faults<'_> {
         self.0.state().faults.gone = true;
     }
 
-    /// Forgets what was planned and has not happened.
-    pub fn clear(&self) {
+    /// Forgets what was planned and has not happened; how many failures that were.
+    pub fn clear(&self) -> usize {
         let mut sim = self.0.state();
-        sim.faults = FaultPlan::default();
+        let planned = std::mem::take(&mut sim.faults).planned();
         sim.devices
             .iter_mut()
             .for_each(|device| device.memory.budget_bytes = None);
+        planned
     }
 }

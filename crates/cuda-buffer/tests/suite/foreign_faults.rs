@@ -1,7 +1,7 @@
 //! Every driver call of a program over adopted memory and a pool of page-locked memory fails once: no hang, tokens back, the
 //! error reported, nothing lost that is not counted, and the memory released once.
 
-use crate::faults::{CODE, in_time, leaks, may_leave};
+use crate::faults::{CODE, in_time, leaks, may_leave, parked};
 use crate::kit::{Kit, N, Rig, cases, step_of};
 use cuda_buffer::{BufferError, BufferResult, CudaBuffer, DeviceData, PinnedPool};
 use cuda_driver::{
@@ -175,12 +175,15 @@ fn fail_once(rig: Rig, call: Call, n: u64) {
     let mut fixture = Fixture::new(&rig);
     let device = rig.device();
     let library = Library::new(&rig);
-    let before = rig.sim.counters().snapshot();
     rig.sim.faults().fail_nth(call, n, CODE);
     let (result, fate) = fixture.run(&rig, &library);
-    let parked = device.check();
-    let fired = (rig.sim.counters().snapshot() - before).of(call) >= n;
-    rig.sim.faults().clear();
+    let fired = rig.sim.faults().clear() == 0;
+    // As in the sweep of everything else: these are made up for.
+    let repaired = matches!(
+        call,
+        Call::StreamWaitEvent | Call::ThreadExchangeStreamCaptureMode
+    );
+    let parked = parked(&device, fired && !repaired && result.is_ok());
     let injected = |error: &RuntimeError| error.code() == Some(CODE);
     let seen = match (&result, &parked) {
         (Err(BufferError::Runtime(error)), _) | (_, Err(error)) => {
@@ -190,11 +193,6 @@ fn fail_once(rig: Rig, call: Call, n: u64) {
         (Err(error), _) => panic!("not the injected error: {error}"),
         (Ok(()), Ok(())) => false,
     };
-    // As in the sweep of everything else: these are made up for.
-    let repaired = matches!(
-        call,
-        Call::StreamWaitEvent | Call::ThreadExchangeStreamCaptureMode
-    );
     assert!(seen || repaired || !fired, "nobody heard of the failure");
     assert!(!device.is_poisoned());
     assert_ne!(fate, Fate::Kept, "what was adopted is released");

@@ -13,7 +13,6 @@ mod kit;
 mod mutations;
 mod overlap;
 mod partition;
-mod peers;
 mod programs;
 mod registered;
 mod spaces;

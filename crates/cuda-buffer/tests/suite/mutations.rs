@@ -130,8 +130,8 @@ fn a_program_that_lacks_any_one_wait_is_reported() {
 }
 
 /// Runs a random program without its `swallow`th wait. The number of waits, and the first report.
-fn run_random(seed: u64, ops: &[Op], swallow: u64) -> (u64, Option<String>, String) {
-    let sim = SimDriver::builder().seed(seed).build();
+fn run_random(seed: u64, devices: u32, ops: &[Op], swallow: u64) -> (u64, Option<String>, String) {
+    let sim = SimDriver::builder().devices(devices).seed(seed).build();
     let tap = Arc::new(Tap::new(sim.clone()));
     let runtime = Runtime::builder()
         .driver(tap.clone())
@@ -139,7 +139,8 @@ fn run_random(seed: u64, ops: &[Op], swallow: u64) -> (u64, Option<String>, Stri
         .build()
         .unwrap();
     let rig = Rig { runtime, sim };
-    let mut world = World::new(&rig, 4, 4).unwrap();
+    let (streams, buffers) = if devices == 1 { (4, 4) } else { (6, 2) };
+    let mut world = World::new(&rig, streams, buffers).unwrap();
     let before = tap.waits();
     if swallow > 0 {
         tap.swallow(swallow);
@@ -165,6 +166,7 @@ proptest! {
     #[test]
     fn random_programs_miss_every_wait(
         seed in any::<u64>(),
+        devices in 1_u32..=3,
         ops in prop::collection::vec(op(), 1..25),
         lacking in any::<[prop::sample::Index; 4]>(),
     ) {
@@ -191,12 +193,12 @@ proptest! {
                 works.retain(|(_, work)| whole(work));
             }
         }
-        let (waits, report, _) = run_random(seed, &ops, 0);
+        let (waits, report, _) = run_random(seed, devices, &ops, 0);
         prop_assert_eq!(report, None);
         for n in lacking {
             if waits > 0 {
                 let n = n.index(waits as usize) as u64 + 1;
-                let (_, report, site) = run_random(seed, &ops, n);
+                let (_, report, site) = run_random(seed, devices, &ops, n);
                 prop_assert!(report.is_some(), "wait {} of {}, at {}", n, waits, site);
             }
         }
