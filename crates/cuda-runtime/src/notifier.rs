@@ -14,8 +14,9 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Shortest and longest sleep between two rounds of questions.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
+/// Shortest and longest sleep between two rounds of questions. The longest is what a wake-up may come late by; questions cost about a
+/// microsecond each.
+const SLEEP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(200));
 
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
