@@ -10,7 +10,6 @@ use cuda_driver::{
     Argument, CallSite, DevicePtr, Footprint, LaunchConfig, LaunchError, Param, Region,
 };
 use cuda_runtime::{Kernel, Stream, StreamId};
-use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// What an argument contributes to a launch, bound to the access that it comes from.
@@ -179,8 +178,20 @@ macro_rules! tuples {
 /// Arguments of a number that only the running program knows.
 impl sealed::Operands for &[Operand<'_>] {
     fn show<R>(self, to: impl FnOnce(&[Argument], &[Option<OperandMemory>]) -> R) -> R {
-        let arguments: SmallVec<[_; 16]> = self.iter().map(|operand| operand.argument).collect();
-        let memory: SmallVec<[_; 16]> = self.iter().map(|operand| operand.memory).collect();
+        // Room that is there already: for a few arguments, growing costs more than all else.
+        const FEW: usize = 16;
+        if self.len() <= FEW {
+            let mut arguments = [Argument::Pointer(DevicePtr(0)); FEW];
+            let mut memory = [None; FEW];
+            for (i, operand) in self.iter().enumerate() {
+                (arguments[i], memory[i]) = (operand.argument, operand.memory);
+            }
+            return to(&arguments[..self.len()], &memory[..self.len()]);
+        }
+        let (arguments, memory): (Vec<_>, Vec<_>) = self
+            .iter()
+            .map(|operand| (operand.argument, operand.memory))
+            .unzip();
         to(&arguments, &memory)
     }
 }

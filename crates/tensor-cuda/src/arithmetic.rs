@@ -73,7 +73,7 @@ pub fn map_in_place<'a, T: Number, const N: usize>(
     function: Map,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let code = function.code::<T>()?;
+    let code = function.code::<T>("x")?;
     let operation = Operation::new("map_in_place", stream);
     let form = (Form::Sum, [T::ZERO, T::ZERO, T::ONE], code);
     run(
@@ -188,11 +188,12 @@ pub fn add_bias<'a, 'b, T: Real, const N: usize>(
 #[track_caller]
 pub(crate) fn scale_by<T: Number, const N: usize>(
     operation: &Operation<'_>,
+    name: &'static str,
     out: TensorViewMut<'_, T, N>,
     factor: T,
 ) -> TensorResult<()> {
     let form = (Form::Sum, [T::ZERO, T::ZERO, factor], code::NOTHING);
-    run(operation, out, ["out", "", ""], None, None, form)
+    run(operation, out, [name, "", ""], None, None, form)
 }
 
 #[track_caller]

@@ -88,16 +88,10 @@ impl<T> DynTensor<T> {
     /// sliced or reshaped to.
     ///
     /// # Errors
-    /// [`TensorError::OutOfBounds`], with the tensor, when the layout reaches past the memory.
+    /// [`TensorError::PastMemory`], with the tensor, when the layout reaches past the memory.
     #[expect(clippy::result_large_err, reason = "what was given comes back")]
     pub fn with_layout(self, layout: DynLayout) -> Result<Self, (Self, TensorError)> {
-        let (span, extent) = (layout.span(), self.buffer.len());
-        if span.end > extent && !layout.is_empty() {
-            let error = TensorError::OutOfBounds {
-                start: span.start,
-                end: span.end,
-                extent,
-            };
+        if let Err(error) = layout.check_memory("a tensor", self.buffer.len()) {
             return Err((self, error));
         }
         Ok(Self { layout, ..self })

@@ -64,7 +64,7 @@ pub fn map<'a, 'b, T: Number, const N: usize>(
     a: impl IntoView<'b, T, N>,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let code = function.code::<T>()?;
+    let code = function.code::<T>("a")?;
     let operation = Operation::new("map", stream);
     run(
         &operation,
@@ -160,6 +160,7 @@ fn by_size<T>(operation: &Operation<'_>, family: KernelId) -> TensorResult<(Kern
         _ => {
             return Err(TensorError::Unsupported {
                 operation: operation.name,
+                operand: "out",
                 element: std::any::type_name::<T>(),
             });
         }

@@ -91,7 +91,7 @@ pub enum TensorError {
         given: DeviceId,
     },
 
-    /// A dimension, or a leading dimension, is larger than the provider can take.
+    /// A dimension, or a leading dimension, is larger than the provider, or the result, can take.
     #[error(
         "operand {operand} of {operation} needs a dimension of {dim}, and {provider} takes at most {max}"
     )]
@@ -100,7 +100,7 @@ pub enum TensorError {
         operation: &'static str,
         /// The operand.
         operand: &'static str,
-        /// The provider.
+        /// Who takes no larger ones.
         provider: &'static str,
         /// The dimension.
         dim: usize,
@@ -109,10 +109,14 @@ pub enum TensorError {
     },
 
     /// An operation that does not exist for elements of this type.
-    #[error("{operation} does not exist for elements of type {element}")]
+    #[error(
+        "{operation} does not exist for elements of type {element}, which operand {operand} has"
+    )]
     Unsupported {
         /// The operation.
         operation: &'static str,
+        /// The operand.
+        operand: &'static str,
         /// The element type.
         element: &'static str,
     },
@@ -144,6 +148,18 @@ pub enum TensorError {
         driver: String,
     },
 
+    /// Results must be the same to the bit in every run, which the provider does not promise.
+    #[error(
+        "{provider} does not promise the same bits for {operation} in every run, which the deterministic mode asks for: set another \
+         provider with `Blas::set_provider`, or leave the mode with `Blas::set_deterministic`"
+    )]
+    NotDeterministic {
+        /// The operation.
+        operation: &'static str,
+        /// The provider.
+        provider: &'static str,
+    },
+
     /// The provider of matrix products failed.
     #[error("{provider} failed in {operation} with status {status}")]
     Provider {
@@ -164,20 +180,59 @@ pub enum TensorError {
 
     /// An operation over more dimensions than its kernel takes, which can't be merged.
     #[error(
-        "{operation} over {dims} dimensions that can't be merged is not possible: at most {max} are; copy an operand to row-major order first"
+        "{operation} over {dims} dimensions of operand {operand} that can't be merged is not possible: at most {max} are; copy it to \
+         row-major order first"
     )]
     TooManyDimensions {
         /// The operation.
         operation: &'static str,
+        /// The operand.
+        operand: &'static str,
         /// Dimensions left after merging.
         dims: usize,
         /// The largest possible number.
         max: usize,
     },
 
-    /// A range reaches past an extent, or a layout past its memory.
-    #[error("{start}..{end} is not within extent {extent}")]
+    /// Axes that an operation can't be over.
+    #[error(
+        "{operation} over axes {axes:?} of operand {operand}, which has {rank} dimensions: each must be one of them, named once"
+    )]
+    BadAxes {
+        /// The operation.
+        operation: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// The axes given.
+        axes: Vec<usize>,
+        /// Dimensions of the operand.
+        rank: usize,
+    },
+
+    /// A layout that reaches past the memory it is to be a layout of.
+    #[error(
+        "{operand} of extents {extents:?} with strides {strides:?} reaches elements {start}..{end}, and its memory has {len}"
+    )]
+    PastMemory {
+        /// What was to be made: a view or a tensor.
+        operand: &'static str,
+        /// Its extents.
+        extents: Vec<usize>,
+        /// Its strides, in elements.
+        strides: Vec<isize>,
+        /// Position of its lowest element.
+        start: usize,
+        /// One past the position of its highest element.
+        end: usize,
+        /// Elements that the memory has.
+        len: usize,
+    },
+
+    /// A range reaches past the extent of a dimension.
+    #[error("{start}..{end} is not within dimension {axis}, of extent {extent}")]
     OutOfBounds {
+        /// The dimension.
+        axis: usize,
         /// First index.
         start: usize,
         /// One past the last index.
@@ -225,8 +280,12 @@ pub enum TensorError {
     },
 
     /// A leading dimension smaller than what it leads over.
-    #[error("a leading dimension of {leading} is too small: at least {min} is needed")]
+    #[error(
+        "a matrix of extents {extents:?} can't have a leading dimension of {leading}: at least {min} is needed"
+    )]
     LeadingDimension {
+        /// The extents of the matrix.
+        extents: [usize; 2],
         /// The leading dimension.
         leading: usize,
         /// The smallest possible one.

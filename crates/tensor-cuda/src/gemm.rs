@@ -1,8 +1,8 @@
 //! Matrix products.
 
-use crate::blas::{Factors, Lease, Operands, product, products};
+use crate::blas::{Lease, Operands, Product};
 use crate::operation::Operation;
-use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
+use crate::view::{IntoView, IntoViewMut};
 use crate::{CudaTensor, Number, TensorResult};
 use cuda_driver::CallSite;
 
@@ -31,25 +31,18 @@ pub fn gemm<'a, 'b, 'c, T: Number>(
     beta: T,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("gemm", on.stream());
-    let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
-    one_product(on, &operation, out, a, b, Factors { alpha, beta })
+    let product = Product {
+        operation: Operation::new("gemm", on.stream()),
+        names: NAMES,
+        alpha,
+        beta,
+    };
+    let (mut out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    product.queue(on, &mut out, &a, &b)
 }
 
-#[track_caller]
-fn one_product<T: Number>(
-    on: &impl Lease,
-    operation: &Operation<'_>,
-    out: TensorViewMut<'_, T, 2>,
-    a: TensorView<'_, T, 2>,
-    b: TensorView<'_, T, 2>,
-    factors: Factors<T>,
-) -> TensorResult<()> {
-    let ([m, n], [_, k]) = (out.extents(), a.extents());
-    operation.same("a", a.extents(), [m, k])?;
-    operation.same("b", b.extents(), [k, n])?;
-    product(on, operation, one_mut(out), one(a), one(b), factors)
-}
+/// What operands are called in errors.
+const NAMES: [&str; 3] = ["out", "a", "b"];
 
 /// Queues `out = a b`: [`gemm`](gemm()) with the factors 1 and 0.
 ///
@@ -63,9 +56,19 @@ pub fn assign_product<'a, 'b, 'c, T: Number>(
     b: impl IntoView<'b, T, 2>,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("assign_product", on.stream());
-    let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
-    one_product(on, &operation, out, a, b, Factors::PRODUCT)
+    let product = plain("assign_product", on);
+    let (mut out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    product.queue(on, &mut out, &a, &b)
+}
+
+/// A product with the factors 1 and 0.
+fn plain<'s, T: Number>(operation: &'static str, on: &'s impl Lease) -> Product<'s, T> {
+    Product {
+        operation: Operation::new(operation, on.stream()),
+        names: NAMES,
+        alpha: T::ONE,
+        beta: T::ZERO,
+    }
 }
 
 /// Queues the product of `a` and `b` into a new row-major tensor, which is allocated on the stream.
@@ -79,13 +82,15 @@ pub fn matmul<'a, 'b, T: Number>(
     b: impl IntoView<'b, T, 2>,
 ) -> TensorResult<CudaTensor<T, 2>> {
     let _site = CallSite::enter();
-    let operation = Operation::new("matmul", on.stream());
+    let product = plain("matmul", on);
     let (a, b) = (a.into_view(), b.into_view());
     let ([m, k], [_, n]) = (a.extents(), b.extents());
     // Before memory is asked for.
-    operation.extents("b", &b.extents(), &[k, n])?;
+    product.operation.same("b", b.extents(), [k, n])?;
+    product.operation.device("a", a.device())?;
+    product.operation.device("b", b.device())?;
     let mut out = CudaTensor::uninitialized_on(on.stream(), [m, n])?;
-    one_product(on, &operation, out.view_mut(), a, b, Factors::PRODUCT)?;
+    product.queue(on, &mut out.view_mut(), &a, &b)?;
     Ok(out)
 }
 
@@ -103,14 +108,18 @@ pub fn gemv<'a, 'x, 'y, T: Number>(
     beta: T,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("gemv", on.stream());
+    let product = Product {
+        operation: Operation::new("gemv", on.stream()),
+        names: ["y", "a", "x"],
+        alpha,
+        beta,
+    };
     let (y, a, x) = (y.into_view_mut(), a.into_view(), x.into_view());
     let [m, n] = a.extents();
-    operation.extents("y", &y.extents(), &[m])?;
-    operation.extents("x", &x.extents(), &[n])?;
-    let (y, x) = (y.reshaped([m, 1]), x.reshaped([n, 1]));
-    let (out, a, b) = (one_mut(y?), one(a), one(x?));
-    product(on, &operation, out, a, b, Factors { alpha, beta })
+    product.operation.same("y", y.extents(), [m])?;
+    product.operation.same("x", x.extents(), [n])?;
+    let (mut y, x) = (y.reshaped([m, 1])?, x.reshaped([n, 1])?);
+    product.queue(on, &mut y, &a, &x)
 }
 
 /// Queues `out[i] = alpha a[i] b[i] + beta out[i]` for every i, as one call of the provider. An operand may repeat one matrix
@@ -128,9 +137,14 @@ pub fn gemm_strided_batched<'a, 'b, 'c, T: Number>(
     beta: T,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("gemm_strided_batched", on.stream());
-    let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
-    product(on, &operation, out, a, b, Factors { alpha, beta })
+    let product = Product {
+        operation: Operation::new("gemm_strided_batched", on.stream()),
+        names: NAMES,
+        alpha,
+        beta,
+    };
+    let (mut out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    product.queue(on, &mut out, &a, &b)
 }
 
 /// Queues `out[i] = alpha a[i] b[i] + beta out[i]` for every i, with matrices of tensors of their own, whose sizes may differ.
@@ -154,30 +168,19 @@ where
     B: IntoView<'v, T, 2>,
 {
     let _site = CallSite::enter();
-    let operation = Operation::new("gemm_batched", on.stream());
+    let product = Product {
+        operation: Operation::new("gemm_batched", on.stream()),
+        names: NAMES,
+        alpha,
+        beta,
+    };
+    let operation = &product.operation;
     let out: Vec<_> = out.into_iter().map(IntoViewMut::into_view_mut).collect();
     let a: Vec<_> = a.into_iter().map(IntoView::into_view).collect();
     let b: Vec<_> = b.into_iter().map(IntoView::into_view).collect();
     operation.extents("a", &[a.len()], &[out.len()])?;
     operation.extents("b", &[b.len()], &[out.len()])?;
-    let operands = out.into_iter().zip(a).zip(b).map(|((out, a), b)| {
-        let ([m, n], [_, k]) = (out.extents(), a.extents());
-        operation.extents("a", &a.extents(), &[m, k])?;
-        operation.extents("b", &b.extents(), &[k, n])?;
-        let (out, a, b) = (one_mut(out), one(a), one(b));
-        Ok(Operands { out, a, b })
-    });
-    let operands = operands.collect::<TensorResult<_>>()?;
-    products(on, &operation, operands, Factors { alpha, beta })
-}
-
-/// A matrix as the only one of a batch.
-fn one<T>(view: TensorView<'_, T, 2>) -> TensorView<'_, T, 3> {
-    let layout = view.layout().batch_of_one();
-    view.with(layout)
-}
-
-fn one_mut<T>(view: TensorViewMut<'_, T, 2>) -> TensorViewMut<'_, T, 3> {
-    let layout = view.layout().batch_of_one();
-    view.with(layout)
+    let operands = out.into_iter().zip(a).zip(b);
+    let operands = operands.map(|((out, a), b)| Operands { out, a, b });
+    product.queue_all(on, operands.collect())
 }

@@ -54,8 +54,8 @@ pub enum Map {
 }
 
 impl Map {
-    /// The code, for elements of type `T`.
-    pub(crate) fn code<T: Arithmetic>(self) -> TensorResult<u32> {
+    /// The code, for elements of type `T`, which `operand` has.
+    pub(crate) fn code<T: Arithmetic>(self, operand: &'static str) -> TensorResult<u32> {
         let (operation, code) = match self {
             Self::Negate => ("negate", code::NEGATE),
             Self::Absolute => ("absolute", code::ABSOLUTE),
@@ -75,6 +75,7 @@ impl Map {
         match self {
             Self::Sigmoid | Self::Relu if complex => Err(TensorError::Unsupported {
                 operation,
+                operand,
                 element: T::NAME,
             }),
             _ => Ok(code),

@@ -23,7 +23,8 @@ pub enum Norm {
 
 /// Queues `out` = the sum of `x` over `axes` on `stream`; `out` has the other dimensions of `x` in their order.
 ///
-/// The sum of no elements is 0. The order in which elements are added is not specified, but always the same.
+/// The sum of no elements is 0. The order in which elements are added is not specified, but always the same for the same extents
+/// and strides: the same values give the same bits, on any stream and in every run.
 ///
 /// ```
 /// # use cuda_runtime::Runtime;
@@ -45,8 +46,7 @@ pub enum Norm {
 /// ```
 ///
 /// # Errors
-/// [`TensorError::NoSuchAxis`], [`TensorError::BadOrder`] for an axis that is named twice; [`TensorError::ShapeMismatch`],
-/// [`TensorError::WrongDevice`] and [`TensorError::Aliased`] with the operand; [`TensorError::OverlappingWrite`];
+/// [`TensorError::BadAxes`] for an axis that `x` lacks or that is named twice; [`TensorError::ShapeMismatch`], [`TensorError::WrongDevice`] and [`TensorError::Aliased`] with the operand; [`TensorError::OverlappingWrite`];
 /// [`TensorError::TooManyDimensions`] for strides that leave more than 5 dimensions; an access that is refused; the driver's own.
 #[track_caller]
 pub fn sum<'a, 'b, T: Number, const N: usize, const M: usize, const R: usize>(
@@ -56,17 +56,13 @@ pub fn sum<'a, 'b, T: Number, const N: usize, const M: usize, const R: usize>(
     axes: [usize; R],
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("sum", stream);
-    let (out, x) = (out.into_view_mut(), x.into_view());
-    run(
-        &operation,
-        T::kernel_of(REDUCE),
-        out,
-        x,
-        axes,
-        Reduction::Sum as u32,
-        true,
-    )
+    let what = What {
+        operation: Operation::new("sum", stream),
+        kernel: T::kernel_of(REDUCE),
+        code: Reduction::Sum as u32,
+        of_nothing: true,
+    };
+    what.run(out.into_view_mut(), x.into_view(), axes)
 }
 
 /// Queues `out` = the largest elements of `x` over `axes` on `stream`. A NaN counts as the largest.
@@ -81,17 +77,13 @@ pub fn max<'a, 'b, T: Real, const N: usize, const M: usize, const R: usize>(
     axes: [usize; R],
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("max", stream);
-    let (out, x) = (out.into_view_mut(), x.into_view());
-    run(
-        &operation,
-        T::kernel_of(REDUCE),
-        out,
-        x,
-        axes,
-        Reduction::Max as u32,
-        false,
-    )
+    let what = What {
+        operation: Operation::new("max", stream),
+        kernel: T::kernel_of(REDUCE),
+        code: Reduction::Max as u32,
+        of_nothing: false,
+    };
+    what.run(out.into_view_mut(), x.into_view(), axes)
 }
 
 /// Queues `out` = the smallest elements of `x` over `axes` on `stream`. A NaN counts as the smallest.
@@ -106,17 +98,13 @@ pub fn min<'a, 'b, T: Real, const N: usize, const M: usize, const R: usize>(
     axes: [usize; R],
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    let operation = Operation::new("min", stream);
-    let (out, x) = (out.into_view_mut(), x.into_view());
-    run(
-        &operation,
-        T::kernel_of(REDUCE),
-        out,
-        x,
-        axes,
-        Reduction::Min as u32,
-        false,
-    )
+    let what = What {
+        operation: Operation::new("min", stream),
+        kernel: T::kernel_of(REDUCE),
+        code: Reduction::Min as u32,
+        of_nothing: false,
+    };
+    what.run(out.into_view_mut(), x.into_view(), axes)
 }
 
 /// Queues `out` = a norm of `x` over `axes` on `stream`: a real number, of complex elements too.
@@ -131,30 +119,26 @@ pub fn norm<'a, 'b, T: Number, const N: usize, const M: usize, const R: usize>(
     x: impl IntoView<'b, T, N>,
     axes: [usize; R],
 ) -> TensorResult<()> {
-    let _site = CallSite::enter();
-    let operation = Operation::new("norm", stream);
     let code = match norm {
         Norm::One => NormCode::One,
         Norm::Two => NormCode::Two,
         Norm::Infinity => NormCode::Infinity,
     };
-    let (out, x) = (out.into_view_mut(), x.into_view());
-    run(
-        &operation,
-        T::kernel_of(NORM),
-        out,
-        x,
-        axes,
-        code as u32,
-        true,
-    )
+    let _site = CallSite::enter();
+    let what = What {
+        operation: Operation::new("norm", stream),
+        kernel: T::kernel_of(NORM),
+        code: code as u32,
+        of_nothing: true,
+    };
+    what.run(out.into_view_mut(), x.into_view(), axes)
 }
 
 /// Queues `out` = the index, along `axis`, of the largest element of `x` on `stream`: the first one of several, and a NaN
 /// counts as the largest.
 ///
 /// # Errors
-/// As for [`max`]; [`TensorError::TooLarge`] for more elements along the axis than 32 bits count.
+/// As for [`max`]; [`TensorError::DimTooLarge`] for more elements along the axis than 32 bits count.
 #[track_caller]
 pub fn argmax<'a, 'b, T: Real, const N: usize, const M: usize>(
     stream: &Stream,
@@ -164,113 +148,137 @@ pub fn argmax<'a, 'b, T: Real, const N: usize, const M: usize>(
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
     let operation = Operation::new("argmax", stream);
-    let (out, x) = (out.into_view_mut(), x.into_view());
-    if x.extents()
-        .get(axis)
-        .is_some_and(|&extent| u32::try_from(extent).is_err())
+    let x = x.into_view();
+    if let Some(&dim) = x.extents().get(axis)
+        && u32::try_from(dim).is_err()
     {
-        return Err(TensorError::TooLarge {
-            extents: x.extents().to_vec(),
+        return Err(TensorError::DimTooLarge {
+            operation: operation.name,
+            operand: "x",
+            provider: "a 32-bit index",
+            dim,
+            max: u32::MAX.into(),
         });
     }
-    run(&operation, T::kernel_of(ARGMAX), out, x, [axis], 0, false)
+    let what = What {
+        operation,
+        kernel: T::kernel_of(ARGMAX),
+        code: 0,
+        of_nothing: false,
+    };
+    what.run(out.into_view_mut(), x, [axis])
 }
 
-#[track_caller]
-fn run<O: Pod, T: Pod, const N: usize, const M: usize, const R: usize>(
-    operation: &Operation<'_>,
+/// A reduction on one stream.
+struct What<'s> {
+    operation: Operation<'s>,
     kernel: KernelId,
-    out: TensorViewMut<'_, O, M>,
-    x: TensorView<'_, T, N>,
-    axes: [usize; R],
+    /// What the kernel works out.
     code: u32,
+    /// Whether there is a result of no elements.
     of_nothing: bool,
-) -> TensorResult<()> {
-    const {
-        assert!(
-            M + R == N,
-            "the output has the dimensions that are not reduced"
-        )
-    };
-    let reduced = named::<N>(&axes)?;
-    let (extents, from, to) = (x.extents(), x.layout().strides(), out.layout().strides());
-    let kept = (0..N).filter(|&axis| !reduced[axis]);
-    let mut expected = [0; M];
-    expected
-        .iter_mut()
-        .zip(kept.clone())
-        .for_each(|(to, axis)| *to = extents[axis]);
-    operation.extents("out", &out.extents(), &expected)?;
-    if !of_nothing && axes.iter().any(|&axis| extents[axis] == 0) && !out.is_empty() {
-        // There is nothing to choose from.
-        let at_least_one = std::array::from_fn::<_, N, _>(|axis| match reduced[axis] {
-            true => extents[axis].max(1),
-            false => extents[axis],
-        });
-        operation.extents("x", &extents, &at_least_one)?;
-    }
-    operation.output("out", &out)?;
-    operation.input("x", &x, out.domain_id())?;
-    if out.is_empty() {
-        return Ok(());
-    }
-    let outer = Plan::of(kept.zip(to).map(|(axis, to)| Dim {
-        extent: extents[axis],
-        strides: [to, from[axis]],
-    }));
-    let inner = axes.iter().map(|&axis| Dim {
-        extent: extents[axis],
-        strides: [0, from[axis]],
-    });
-    // One axis keeps its direction, in which positions are counted; of no elements nothing is read.
-    let inner = match R {
-        1 => inner.collect(),
-        _ => {
-            let plan = Plan::of(inner);
-            match plan.empty {
-                true => [Dim {
-                    extent: 0,
-                    strides: [0; 2],
-                }]
-                .into_iter()
-                .collect(),
-                false => plan.dims,
-            }
+}
+
+impl What<'_> {
+    #[track_caller]
+    fn run<O: Pod, T: Pod, const N: usize, const M: usize, const R: usize>(
+        &self,
+        out: TensorViewMut<'_, O, M>,
+        x: TensorView<'_, T, N>,
+        axes: [usize; R],
+    ) -> TensorResult<()> {
+        const {
+            assert!(
+                M + R == N,
+                "the output has the dimensions that are not reduced"
+            )
+        };
+        let operation = &self.operation;
+        let is_reduced = named::<N>(operation, &axes)?;
+        let kept: [usize; M] = {
+            let mut kept = (0..N).filter(|&axis| !is_reduced[axis]);
+            std::array::from_fn(|_| kept.next().expect("all but R of N dimensions are kept"))
+        };
+        let extents = x.extents();
+        operation.same("out", out.extents(), kept.map(|axis| extents[axis]))?;
+        if !self.of_nothing && !out.is_empty() {
+            // There must be something to choose from.
+            let at_least_one = std::array::from_fn(|axis| match is_reduced[axis] {
+                true => extents[axis].max(1),
+                false => extents[axis],
+            });
+            operation.same("x", extents, at_least_one)?;
         }
-    };
-    let reduced = inner.len();
-    let mut plan = outer;
-    plan.dims.extend(inner);
-    let excess = plan.dims.len().saturating_sub(Plan::<2>::MAX);
-    if excess > plan.dims.len() - reduced {
-        return Err(TensorError::TooManyDimensions {
-            operation: operation.name,
-            dims: reduced,
-            max: Plan::<2>::MAX,
-        });
+        operation.output("out", &out)?;
+        operation.input("x", &x, out.domain_id())?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let (plan, reduced) = self.plan(&out, &x, kept, axes)?;
+        let flags = if x.is_conjugated() { CONJUGATE } else { 0 };
+        let stream = operation.stream;
+        let kernel = self.kernel.on(stream.device())?;
+        let (mut out, x) = acquire_all(stream, (out.into_request()?, x.into_request()?))?;
+        let codes = |rank, wide| [rank - reduced as u32, rank, wide | flags, self.code];
+        let launched = operation.launch(&kernel, &plan, &mut out, [Some(&x)], codes, NOTHING);
+        operation.finish((out, x), launched)
     }
-    let flags = if x.is_conjugated() { CONJUGATE } else { 0 };
-    let stream = operation.stream;
-    let kernel = kernel.on(stream.device())?;
-    let (mut out, x) = acquire_all(stream, (out.into_request()?, x.into_request()?))?;
-    let codes = |rank, wide| [rank - reduced as u32, rank, wide | flags, code];
-    let launched = operation.launch(&kernel, &plan, &mut out, [Some(&x)], codes, NOTHING);
-    operation.finish((out, x), launched)
+
+    /// The dimensions that are kept, and then those that are reduced, whose number comes with the plan.
+    fn plan<O, T, const N: usize, const M: usize, const R: usize>(
+        &self,
+        out: &TensorViewMut<'_, O, M>,
+        x: &TensorView<'_, T, N>,
+        kept: [usize; M],
+        axes: [usize; R],
+    ) -> TensorResult<(Plan<2>, usize)> {
+        let (extents, from, to) = (x.extents(), x.layout().strides(), out.layout().strides());
+        let mut plan = Plan::of(kept.into_iter().zip(to).map(|(axis, to)| Dim {
+            extent: extents[axis],
+            strides: [to, from[axis]],
+        }));
+        let inner = axes.into_iter().map(|axis| Dim {
+            extent: extents[axis],
+            strides: [0, from[axis]],
+        });
+        let outer = plan.dims.len();
+        if R == 1 {
+            // One axis keeps its direction, in which positions are counted.
+            plan.dims.extend(inner);
+        } else {
+            let inner = Plan::of(inner);
+            // Of no elements nothing is read.
+            let nothing = inner.empty.then_some(Dim {
+                extent: 0,
+                strides: [0; 2],
+            });
+            plan.dims.extend(inner.dims.into_iter().chain(nothing));
+        }
+        let reduced = plan.dims.len() - outer;
+        // Launches share out the outer dimensions, never those of one sum.
+        if reduced > Plan::<2>::MAX {
+            return Err(TensorError::TooManyDimensions {
+                operation: self.operation.name,
+                operand: "x",
+                dims: reduced,
+                max: Plan::<2>::MAX,
+            });
+        }
+        Ok((plan, reduced))
+    }
 }
 
 /// Which axes are named, each once.
-fn named<const N: usize>(axes: &[usize]) -> TensorResult<[bool; N]> {
+fn named<const N: usize>(operation: &Operation<'_>, axes: &[usize]) -> TensorResult<[bool; N]> {
     let mut named = [false; N];
     for &axis in axes {
-        let seen = named
-            .get_mut(axis)
-            .ok_or(TensorError::NoSuchAxis { axis, rank: N })?;
-        if std::mem::replace(seen, true) {
-            return Err(TensorError::BadOrder {
-                order: axes.to_vec(),
-                rank: N,
-            });
-        }
+        let free = named.get_mut(axis).filter(|named| !**named);
+        *free.ok_or_else(|| TensorError::BadAxes {
+            operation: operation.name,
+            operand: "x",
+            axes: axes.to_vec(),
+            rank: N,
+        })? = true;
     }
     Ok(named)
 }

@@ -169,19 +169,13 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
     /// A tensor over a buffer.
     ///
     /// # Errors
-    /// [`TensorError::OutOfBounds`], with the buffer, when the layout reaches past it.
+    /// [`TensorError::PastMemory`], with the buffer, when the layout reaches past it.
     #[expect(clippy::result_large_err, reason = "what was given comes back")]
     pub fn from_buffer(
         buffer: CudaBuffer<T>,
         layout: Layout<N>,
     ) -> Result<Self, (CudaBuffer<T>, TensorError)> {
-        let (span, extent) = (layout.span(), buffer.len());
-        if span.end > extent && !layout.is_empty() {
-            let error = TensorError::OutOfBounds {
-                start: span.start,
-                end: span.end,
-                extent,
-            };
+        if let Err(error) = layout.check_memory("a tensor", buffer.len()) {
             return Err((buffer, error));
         }
         Ok(Self { buffer, layout })
@@ -285,10 +279,7 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
 
 /// Elements that the memory of a layout has, from position 0 on.
 pub(crate) fn memory_of<const N: usize>(layout: &Layout<N>) -> usize {
-    match layout.is_empty() {
-        true => 0,
-        false => layout.span().end,
-    }
+    layout.memory().end
 }
 
 /// The memory of the tensor as it lies, gaps included: for operations that know nothing of layouts.

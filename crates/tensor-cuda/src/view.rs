@@ -2,7 +2,7 @@
 //!
 //! A view becomes addresses only when an operation acquires an access for it.
 
-use crate::{ComplexNumber, Layout, TensorError, TensorResult};
+use crate::{ComplexNumber, Layout, TensorResult};
 use cuda_buffer::{DeviceArray, DeviceData, DomainId, HeldArray, ReadRequest, WriteRequest};
 use cuda_runtime::Device;
 use space_core::Element;
@@ -25,12 +25,9 @@ macro_rules! views {
             /// The elements that `layout` maps of those behind `request`.
             ///
             /// # Errors
-            /// [`TensorError::OutOfBounds`] when the layout reaches past them.
+            /// [`PastMemory`](crate::TensorError::PastMemory) when the layout reaches past them.
             pub fn over(request: $request<'a, T>, layout: Layout<N>) -> TensorResult<Self> {
-                let Range { start, end } = layout.span();
-                if end > request.len() && !layout.is_empty() {
-                    return Err(TensorError::OutOfBounds { start, end, extent: request.len() });
-                }
+                layout.check_memory("a view", request.len())?;
                 Ok(Self::new(request, layout))
             }
 
@@ -157,12 +154,9 @@ macro_rules! views {
             ///
             /// # Errors
             /// Never, since a view lies within its value.
+            #[inline]
             pub(crate) fn into_request(self) -> TensorResult<$request<'a, T>> {
-                let span = match self.layout.is_empty() {
-                    true => 0..0,
-                    false => self.layout.span(),
-                };
-                Ok(self.request.slice(span)?)
+                Ok(self.request.slice(self.layout.memory())?)
             }
         }
 
@@ -196,7 +190,13 @@ impl<T, const N: usize> Clone for TensorView<'_, T, N> {
 
 impl<T, const N: usize> Copy for TensorView<'_, T, N> {}
 
-impl<T, const N: usize> TensorView<'_, T, N> {
+impl<'a, T, const N: usize> TensorView<'a, T, N> {
+    /// As [`into_request`](Self::into_request).
+    #[inline]
+    pub(crate) fn request(&self) -> TensorResult<ReadRequest<'a, T>> {
+        Ok(self.request.slice(self.layout.memory())?)
+    }
+
     /// Whether the elements are read as their complex conjugates.
     #[must_use]
     pub fn is_conjugated(&self) -> bool {
@@ -215,6 +215,12 @@ impl<T: ComplexNumber, const N: usize> TensorView<'_, T, N> {
 }
 
 impl<T, const N: usize> TensorViewMut<'_, T, N> {
+    /// As [`into_request`](Self::into_request), for as long as this view is borrowed.
+    #[inline]
+    pub(crate) fn request(&mut self) -> TensorResult<WriteRequest<'_, T>> {
+        Ok(self.request.reborrow().slice(self.layout.memory())?)
+    }
+
     /// The same elements for as long as this view is borrowed.
     pub fn reborrow(&mut self) -> TensorViewMut<'_, T, N> {
         TensorViewMut {

@@ -56,7 +56,8 @@ struct Pool {
     /// The provider's number: handles of earlier ones are not kept.
     generation: u64,
     /// Handles that nobody has, the one that was used last at the end.
-    idle: Vec<Handle>,
+    #[expect(clippy::vec_box, reason = "handles are moved in and out at every call")]
+    idle: Vec<Box<Handle>>,
     /// Handles that exist.
     made: usize,
     /// Handles that are kept.
@@ -90,6 +91,8 @@ pub struct Handle {
     pub(super) engine: Box<dyn MatrixHandle>,
     pub(super) workspace: SharedCudaBuffer<u8>,
     pub(super) provider: Arc<dyn MatrixProvider>,
+    /// What the provider said.
+    pub(super) max_dim: u64,
     generation: u64,
     /// The stream that used it last.
     last: Option<StreamId>,
@@ -220,17 +223,18 @@ fn open(
     device: &Device,
     provider: Arc<dyn MatrixProvider>,
     generation: u64,
-) -> TensorResult<Handle> {
+) -> TensorResult<Box<Handle>> {
     let engine = provider.open(device)?;
     let bytes = provider.workspace_bytes(device);
     let workspace = workspace::new(device, bytes)?;
-    Ok(Handle {
+    Ok(Box::new(Handle {
         engine,
         workspace,
+        max_dim: provider.max_dim(),
         provider,
         generation,
         last: None,
-    })
+    }))
 }
 
 impl State {
@@ -270,16 +274,18 @@ impl State {
 
     /// A handle for work on `stream`: the one that served it last, or else a new one, or that which nobody used for longest.
     /// It never waits for one: a call that has a stream already must not.
+    /// In a capture, which has workspaces of its own, any handle will do.
     #[track_caller]
-    pub(super) fn take(&self, stream: &Stream) -> TensorResult<Handle> {
+    pub(super) fn take(&self, stream: &Stream, capturing: bool) -> TensorResult<Box<Handle>> {
         let id = stream.id();
-        // A capture has workspaces of its own, so that any handle will do.
-        let capturing = stream.session()?.is_some();
         let (provider, generation) = {
             let mut pool = self.pool.lock();
             let same = pool.idle.iter().rposition(|handle| handle.last == Some(id));
             let any = (capturing || pool.made >= pool.kept) && !pool.idle.is_empty();
             match same.or_else(|| any.then_some(0)) {
+                Some(at) if at + 1 == pool.idle.len() => {
+                    return Ok(pool.idle.pop().expect("it is there"));
+                }
                 Some(at) => return Ok(pool.idle.remove(at)),
                 None => {
                     let provider = provider(&mut pool);
@@ -298,7 +304,7 @@ impl State {
     }
 
     /// Keeps a handle for the next call. Those of an earlier provider, and those beyond the number kept, are given up.
-    pub(super) fn give_back(&self, mut handle: Handle, stream: &Stream) {
+    pub(super) fn give_back(&self, mut handle: Box<Handle>, stream: &Stream) {
         handle.last = Some(stream.id());
         let mut pool = self.pool.lock();
         let kept = handle.generation == pool.generation && pool.idle.len() < pool.kept;

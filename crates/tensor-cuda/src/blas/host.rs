@@ -8,7 +8,7 @@ use cuda_driver::LaunchConfig;
 use cuda_runtime::{Device, Kernel, Stream};
 
 /// Matrix products without a library of the device: on simulated devices by the `gemm` crate on one thread of the host. Results
-/// are always reproducible. On hardware a plain kernel computes each element by itself, which is right and slow.
+/// are [deterministic](MatrixProvider::is_deterministic), whether that is asked for or not. On hardware a plain kernel computes each element by itself, which is right and slow.
 ///
 /// It writes a small workspace as a device library would, so that the simulated device reports products that share one
 /// without being ordered.
@@ -50,6 +50,11 @@ impl MatrixProvider for HostBlas {
 
     fn max_dim(&self) -> u64 {
         self.max_dim
+    }
+
+    /// One thread adds up each element of a product in an order that only sizes and strides say.
+    fn is_deterministic(&self) -> bool {
+        true
     }
 
     fn workspace_bytes(&self, _: &Device) -> usize {

@@ -21,11 +21,12 @@ pub(super) mod sealed {
     use super::{Handle, State, TensorResult};
 
     pub trait WithHandle {
-        /// Runs `call` with a handle.
+        /// Runs `call` with a handle. A capture has workspaces of its own.
         #[doc(hidden)]
         fn with_handle<R>(
             &self,
             state: &State,
+            capturing: bool,
             call: impl FnOnce(&mut Handle) -> TensorResult<R>,
         ) -> TensorResult<R>;
     }
@@ -42,9 +43,10 @@ impl sealed::WithHandle for Stream {
     fn with_handle<R>(
         &self,
         state: &State,
+        capturing: bool,
         call: impl FnOnce(&mut Handle) -> TensorResult<R>,
     ) -> TensorResult<R> {
-        let mut handle = state.take(self)?;
+        let mut handle = state.take(self, capturing)?;
         let result = call(&mut handle);
         state.give_back(handle, self);
         result
@@ -54,7 +56,7 @@ impl sealed::WithHandle for Stream {
 /// A handle and a stream, leased together for any number of products. Other work may be queued on the stream, too.
 pub struct Execution {
     /// `None` once given back.
-    handle: Option<Mutex<Handle>>,
+    handle: Option<Mutex<Box<Handle>>>,
     stream: Stream,
     state: Arc<State>,
     /// Given back last.
@@ -64,7 +66,8 @@ pub struct Execution {
 impl Execution {
     #[track_caller]
     pub(super) fn new(state: Arc<State>, permit: Permit, stream: Stream) -> TensorResult<Self> {
-        let handle = state.take(&stream)?;
+        let capturing = stream.session()?.is_some();
+        let handle = state.take(&stream, capturing)?;
         Ok(Self {
             handle: Some(Mutex::new(handle)),
             stream,
@@ -91,6 +94,7 @@ impl sealed::WithHandle for Execution {
     fn with_handle<R>(
         &self,
         _: &State,
+        _: bool,
         call: impl FnOnce(&mut Handle) -> TensorResult<R>,
     ) -> TensorResult<R> {
         let handle = self.handle.as_ref().expect("held until the lease ends");

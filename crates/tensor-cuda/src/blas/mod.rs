@@ -1,10 +1,12 @@
 //! Matrix products by a library: who provides them, and what a call needs of a device.
 
 mod admission;
+mod detour;
 mod handle;
 mod host;
 mod lease;
 mod lower;
+mod product;
 mod provider;
 mod workspace;
 
@@ -13,4 +15,4 @@ pub use host::HostBlas;
 pub use lease::{AcquireExecution, Execution, Lease};
 pub use provider::{ElementType, Matrix, MatrixHandle, MatrixProduct, MatrixProvider, Transform};
 
-pub(crate) use lower::{Factors, Operands, product, products};
+pub(crate) use product::{Operands, Product};

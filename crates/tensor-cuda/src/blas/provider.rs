@@ -17,6 +17,13 @@ pub trait MatrixProvider: fmt::Debug + Send + Sync {
     /// The largest dimension, leading dimension or number of products that it takes.
     fn max_dim(&self) -> u64;
 
+    /// Whether a product that asks for it ([`MatrixProduct::deterministic`]) gives the same bits for the same operands in the same
+    /// layouts in every run, on whatever stream and with whatever other work of the device or the host. Says no unless the provider does: then
+    /// products of a device in [deterministic mode](crate::Blas::set_deterministic) are refused.
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
     /// Bytes of device memory that a product may use for scratch.
     fn workspace_bytes(&self, device: &Device) -> usize;
 
@@ -68,7 +75,7 @@ pub struct MatrixProduct<'g> {
     pub beta: Operand<'g>,
     /// C, whose transform is [`Transform::None`].
     pub c: Matrix<'g>,
-    /// Whether the result must be the same for the same operands in every run.
+    /// Whether the result must be the same to the bit for the same operands in every run; asked of providers only that can.
     pub deterministic: bool,
 }
 

@@ -7,6 +7,7 @@ use crate::TensorResult;
 use cuda_buffer::{CudaBuffer, SharedCudaBuffer};
 use cuda_runtime::{Device, Session, Stream, StreamId};
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 type Workspace = SharedCudaBuffer<u8>;
@@ -29,12 +30,40 @@ pub(super) fn new(device: &Device, bytes: usize) -> TensorResult<Workspace> {
     Ok(Workspace::from(CudaBuffer::new(device, bytes)?))
 }
 
-/// The workspace of products that `session` captures on `stream`, made when it is asked for first.
-pub(super) fn of_capture(
-    session: &Session,
+/// The workspace of products on `stream`: that of the handle, or of the capture in which the stream is.
+#[inline]
+pub(super) fn of<'h>(
+    session: Option<&Session>,
     stream: &Stream,
-    bytes: usize,
-) -> TensorResult<Arc<Workspace>> {
+    of_handle: &'h Workspace,
+) -> TensorResult<Of<'h>> {
+    match session {
+        None => Ok(Of::Handle(of_handle)),
+        Some(session) => of_capture(session, stream, of_handle.len()).map(Of::Capture),
+    }
+}
+
+/// A workspace, whoever keeps it.
+pub(super) enum Of<'h> {
+    Handle(&'h Workspace),
+    Capture(Arc<Workspace>),
+}
+
+impl Deref for Of<'_> {
+    type Target = Workspace;
+
+    #[inline]
+    fn deref(&self) -> &Workspace {
+        match self {
+            Self::Handle(workspace) => workspace,
+            Self::Capture(workspace) => workspace,
+        }
+    }
+}
+
+/// The workspace of products that `session` captures on `stream`, made when it is asked for first.
+#[cold]
+fn of_capture(session: &Session, stream: &Stream, bytes: usize) -> TensorResult<Arc<Workspace>> {
     let (number, id) = (session.number(), stream.id());
     let known = CAPTURED.with_borrow_mut(|all| {
         all.retain(|known| known.session == number);

@@ -2,8 +2,9 @@
 //!
 //! `argmax_T(out, a, plan[8], codes)`, as the reductions; the last dimension is the one that is searched.
 
+use super::pairs;
 use super::reduce::{A, CODES, OUT, footprint, walks};
-use super::walk::{bad, two_pointers};
+use super::walk::bad;
 use crate::Real;
 use crate::number::wide::Wide;
 use cuda_driver::{KernelDeclaration, ModelError, ModelLaunch};
@@ -13,7 +14,7 @@ pub(super) const fn declare<T: Real>(name: &'static str) -> KernelDeclaration {
     unsafe {
         KernelDeclaration::new(
             name,
-            const { &two_pointers::<u32, T>() },
+            const { &pairs::params::<u32, T>() },
             footprint::<u32, T>,
             model::<T>,
         )

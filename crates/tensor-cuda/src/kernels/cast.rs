@@ -1,18 +1,12 @@
 //! out[i] = a[i] as another type.
 //!
-//! `cast_S_D(out, a, plan[8], codes)`; `codes` are the rank, whether indices need 64 bits, and whether a is conjugated.
+//! `cast_S_D(out, a, plan[8], codes)`; the first of its own codes is whether a is conjugated.
 
-use super::walk::{PLAN, Walk, bad, two_pointers};
-use super::{CAST, KernelId};
+use super::{CAST, KernelId, pairs};
 use bytemuck::Pod;
-use cuda_driver::{Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch};
+use cuda_driver::{KernelDeclaration, ModelError, ModelLaunch};
 use half::{bf16, f16};
 use num_complex::Complex;
-
-const OUT: usize = 0;
-const A: usize = 1;
-const DIMS: usize = 2;
-const CODES: usize = DIMS + PLAN.len();
 
 /// An element type that [`cast`](crate::cast) turns into `D`.
 ///
@@ -112,32 +106,16 @@ pub(super) const fn declare<S: CastTo<D>, D: Pod>(name: &'static str) -> KernelD
     unsafe {
         KernelDeclaration::new(
             name,
-            const { &two_pointers::<D, S>() },
-            footprint::<S, D>,
+            const { &pairs::params::<D, S>() },
+            pairs::footprint::<D, S>,
             model::<S, D>,
         )
     }
 }
 
-fn footprint<S, D>(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
-    let [rank, ..] = args.scalar::<[u32; 4]>(CODES)?;
-    let walk = Walk::<2>::read(|at| args.scalar(at), DIMS, rank)?;
-    walk.touch(touched, OUT, 0, Access::Write, size_of::<D>())?;
-    walk.touch(touched, A, 1, Access::Read, size_of::<S>())
-}
-
 fn model<S: CastTo<D>, D: Pod>(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
-    let [rank, _, conjugate, _] = launch.scalar::<[u32; 4]>(CODES)?;
-    let walk = Walk::<2>::read(|at| launch.scalar(at).ok(), DIMS, rank).ok_or_else(|| bad(DIMS))?;
-    let out = launch.take_write::<D>(OUT)?;
-    let a = launch.take_read::<S>(A)?;
-    walk.each(walk.start(), &mut |[o, i]| {
-        let x = if conjugate != 0 {
-            a[i].conjugate()
-        } else {
-            a[i]
-        };
-        out[o] = x.cast();
-        Ok(())
+    pairs::model(launch, |x: S, [conjugate, _]| {
+        let x = if conjugate != 0 { x.conjugate() } else { x };
+        Ok(x.cast())
     })
 }

@@ -10,6 +10,7 @@ mod combine;
 mod copy;
 mod fill;
 mod map;
+mod pairs;
 mod product;
 mod reduce;
 mod walk;

@@ -4,7 +4,8 @@
 //! `codes` are their number, that of all dimensions, whether indices need 64 bits with the flag of a conjugated operand, and
 //! what is worked out.
 
-use super::walk::{PLAN, Walk, bad, two_pointers};
+use super::pairs;
+use super::walk::{PLAN, Walk, bad};
 use crate::Number;
 use crate::number::sealed::Arithmetic;
 use crate::number::wide::Wide;
@@ -42,7 +43,7 @@ pub(super) const fn declare<T: Number>(name: &'static str) -> KernelDeclaration 
     unsafe {
         KernelDeclaration::new(
             name,
-            const { &two_pointers::<T, T>() },
+            const { &pairs::params::<T, T>() },
             footprint::<T, T>,
             model::<T>,
         )
@@ -54,7 +55,7 @@ pub(super) const fn declare_norm<T: Number>(name: &'static str) -> KernelDeclara
     unsafe {
         KernelDeclaration::new(
             name,
-            const { &two_pointers::<T::Magnitude, T>() },
+            const { &pairs::params::<T::Magnitude, T>() },
             footprint::<T::Magnitude, T>,
             norm_model::<T>,
         )

@@ -182,16 +182,3 @@ fn rectangles(
 pub(super) fn bad(param: usize) -> ModelError {
     ModelError::Scalar { param }
 }
-
-/// The parameters `(out, a, plan[8], codes)`.
-pub(super) const fn two_pointers<O, A>() -> [Param; 3 + NUMBERS / 2] {
-    let mut params = [Param::scalar::<[u32; 4]>(); 3 + NUMBERS / 2];
-    params[0] = Param::pointer::<O>(Access::Write);
-    params[1] = Param::pointer::<A>(Access::Read);
-    let mut i = 0;
-    while i < PLAN.len() {
-        params[2 + i] = PLAN[i];
-        i += 1;
-    }
-    params
-}

@@ -116,6 +116,22 @@ impl DynLayout {
             .expect("checked when the layout was made")
     }
 
+    /// As [`Layout::check_memory`](crate::Layout::check_memory).
+    pub(crate) fn check_memory(&self, operand: &'static str, len: usize) -> TensorResult<()> {
+        let Range { start, end } = self.span();
+        match self.is_empty() || end <= len {
+            true => Ok(()),
+            false => Err(TensorError::PastMemory {
+                operand,
+                extents: self.extents.to_vec(),
+                strides: self.strides.to_vec(),
+                start,
+                end,
+                len,
+            }),
+        }
+    }
+
     /// Whether the elements follow each other without gaps, the last index varying fastest.
     #[must_use]
     pub fn is_row_major(&self) -> bool {
@@ -161,7 +177,12 @@ impl DynLayout {
         let extent = self.extents[axis];
         let Range { start, end } = range;
         if start > end || end > extent {
-            return Err(TensorError::OutOfBounds { start, end, extent });
+            return Err(TensorError::OutOfBounds {
+                axis,
+                start,
+                end,
+                extent,
+            });
         }
         let (first, count, stride) =
             arith::step(&range, step, self.strides[axis]).ok_or(TensorError::BadStep { step })?;

@@ -79,39 +79,70 @@ impl<const N: usize> Layout<N> {
     }
 
     /// Number of elements in each dimension.
+    #[inline]
     #[must_use]
     pub fn extents(&self) -> [usize; N] {
         self.extents
     }
 
     /// Distance between neighbours in each dimension, in elements.
+    #[inline]
     #[must_use]
     pub fn strides(&self) -> [isize; N] {
         self.strides
     }
 
     /// Position of the first element.
+    #[inline]
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
     /// Number of elements.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.extents.iter().product()
     }
 
     /// Whether there are no elements.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.extents.contains(&0)
     }
 
     /// Positions from the lowest to the highest one that an element has; empty for no elements.
+    #[inline]
     #[must_use]
     pub fn span(&self) -> Range<usize> {
         arith::known_span(&self.extents, &self.strides, self.offset)
+    }
+
+    /// Whether all elements are among the first `len`; `operand` is what the layout is to be of.
+    pub(crate) fn check_memory(&self, operand: &'static str, len: usize) -> TensorResult<()> {
+        let Range { start, end } = self.memory();
+        match end <= len {
+            true => Ok(()),
+            false => Err(TensorError::PastMemory {
+                operand,
+                extents: self.extents.to_vec(),
+                strides: self.strides.to_vec(),
+                start,
+                end,
+                len,
+            }),
+        }
+    }
+
+    /// As [`span`](Self::span), or none for no elements, wherever the first one would be.
+    #[inline]
+    pub(crate) fn memory(&self) -> Range<usize> {
+        match self.is_empty() {
+            true => 0..0,
+            false => self.span(),
+        }
     }
 
     /// Whether the elements follow each other without gaps, the last index varying fastest.
@@ -130,6 +161,7 @@ impl<const N: usize> Layout<N> {
     ///
     /// Exact for all layouts made from dense ones by the methods here; for strides of your own, a search that takes too
     /// long says yes.
+    #[inline]
     #[must_use]
     pub fn repeats(&self) -> bool {
         overlap::repeats(&self.extents, &self.strides)
@@ -187,7 +219,12 @@ impl<const N: usize> Layout<N> {
         let extent = self.extents[axis];
         let Range { start, end } = range;
         if start > end || end > extent {
-            return Err(TensorError::OutOfBounds { start, end, extent });
+            return Err(TensorError::OutOfBounds {
+                axis,
+                start,
+                end,
+                extent,
+            });
         }
         let (first, count, stride) =
             arith::step(&range, step, self.strides[axis]).ok_or(TensorError::BadStep { step })?;
@@ -312,23 +349,13 @@ impl<const N: usize> Layout<N> {
 }
 
 impl Layout<2> {
-    /// The matrix as the only one of a batch.
-    pub(crate) fn batch_of_one(self) -> Layout<3> {
-        let ([rows, columns], [row, column]) = (self.extents, self.strides);
-        Layout {
-            extents: [1, rows, columns],
-            strides: [0, row, column],
-            offset: self.offset,
-        }
-    }
-
     /// A row-major matrix whose rows start `leading` elements apart, as BLAS calls it.
     ///
     /// # Errors
     /// [`TensorError::LeadingDimension`] when `leading` is smaller than a row, or 0; [`TensorError::TooLarge`].
     pub fn row_major_padded(extents: [usize; 2], leading: usize) -> TensorResult<Self> {
-        let [rows, columns] = extents;
-        Ok(Self::column_major_padded([columns, rows], leading)?.transposed())
+        let stride = leading_stride(extents, extents[1], leading)?;
+        Self::strided(extents, [stride, 1], 0)
     }
 
     /// A column-major matrix whose columns start `leading` elements apart, as BLAS calls it.
@@ -336,11 +363,7 @@ impl Layout<2> {
     /// # Errors
     /// [`TensorError::LeadingDimension`] when `leading` is smaller than a column, or 0; [`TensorError::TooLarge`].
     pub fn column_major_padded(extents: [usize; 2], leading: usize) -> TensorResult<Self> {
-        let min = extents[0].max(1);
-        if leading < min {
-            return Err(TensorError::LeadingDimension { leading, min });
-        }
-        let stride = isize::try_from(leading).map_err(|_| too_large(&extents))?;
+        let stride = leading_stride(extents, extents[0], leading)?;
         Self::strided(extents, [1, stride], 0)
     }
 }
@@ -369,6 +392,19 @@ impl<const N: usize> TryFrom<&DynLayout> for Layout<N> {
             offset: layout.offset(),
         })
     }
+}
+
+/// A leading dimension over runs of `run` elements as a stride.
+fn leading_stride(extents: [usize; 2], run: usize, leading: usize) -> TensorResult<isize> {
+    let min = run.max(1);
+    if leading < min {
+        return Err(TensorError::LeadingDimension {
+            extents,
+            leading,
+            min,
+        });
+    }
+    isize::try_from(leading).map_err(|_| too_large(&extents))
 }
 
 pub(super) fn too_large(extents: &[usize]) -> TensorError {

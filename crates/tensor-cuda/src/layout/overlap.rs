@@ -7,10 +7,13 @@ const BUDGET: usize = 50_000;
 
 /// Whether two different indices may name the same element. Exact for all layouts that come from slices, transposes and
 /// reshapes; for others exact as long as a bounded search finds the answer, and else `true`.
+#[inline]
 pub(crate) fn repeats(extents: &[usize], strides: &[isize]) -> bool {
-    if extents.contains(&0) || is_nested(extents, strides) {
-        return false;
-    }
+    !extents.contains(&0) && !is_nested(extents, strides) && search(extents, strides)
+}
+
+/// As [`repeats`], for dimensions that are not nested as they are named.
+fn search(extents: &[usize], strides: &[isize]) -> bool {
     // From the smallest stride to the largest: (last index, stride).
     let mut dims: SmallVec<[(u128, u128); 8]> = extents
         .iter()
@@ -46,6 +49,7 @@ pub(crate) fn repeats(extents: &[usize], strides: &[isize]) -> bool {
 }
 
 /// Whether each dimension strides over everything that those after it reach: the usual case, without sorting.
+#[inline]
 fn is_nested(extents: &[usize], strides: &[isize]) -> bool {
     let mut reach = 0_usize;
     let dims = extents.iter().zip(strides).rev();

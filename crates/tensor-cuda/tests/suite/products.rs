@@ -403,9 +403,10 @@ fn padded_matrices_keep_their_padding() {
     assert!(
         matches!(
             error,
-            TensorError::OutOfBounds {
+            TensorError::PastMemory {
+                operand: "a tensor",
                 end: 7,
-                extent: 6,
+                len: 6,
                 ..
             }
         ),
@@ -572,6 +573,7 @@ fn bad_products_name_their_operand() {
 /// A provider that notes what it is asked for, and fails when told to.
 #[derive(Debug, Default)]
 struct Noting {
+    deterministic: bool,
     calls: Arc<noted::Calls>,
 }
 
@@ -593,6 +595,9 @@ impl MatrixProvider for Noting {
     }
     fn max_dim(&self) -> u64 {
         i32::MAX as u64
+    }
+    fn is_deterministic(&self) -> bool {
+        self.deterministic
     }
     fn workspace_bytes(&self, _: &cuda_runtime::Device) -> usize {
         1 << 12
@@ -639,7 +644,10 @@ impl MatrixHandle for NotingHandle {
 fn a_status_of_the_provider_is_an_error_and_leaves_everything_usable() {
     let setup = setup(0);
     let (device, stream) = (setup.device(), &setup.stream);
-    let noting = Noting::default();
+    let noting = Noting {
+        deterministic: true,
+        ..Noting::default()
+    };
     let calls = noting.calls.clone();
     let blas = Blas::of(device);
     blas.set_provider(Arc::new(noting));

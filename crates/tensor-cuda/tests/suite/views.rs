@@ -156,7 +156,7 @@ proptest! {
 fn bad_requests_are_refused_with_their_numbers() {
     let layout = Layout::row_major([3, 4]).unwrap();
     let text = |result: Result<Layout<2>, TensorError>| result.unwrap_err().to_string();
-    assert!(text(layout.slice(1, 2..5)).contains("2..5 is not within extent 4"));
+    assert!(text(layout.slice(1, 2..5)).contains("2..5 is not within dimension 1, of extent 4"));
     #[expect(clippy::reversed_empty_ranges, reason = "what is refused")]
     let reversed = layout.slice(1, 3..2);
     assert!(text(reversed).contains("3..2"));
@@ -202,13 +202,17 @@ fn leading_dimensions_are_checked() {
     for (leading, min) in [(2, 3), (0, 3)] {
         let error = Layout::column_major_padded([3, 2], leading).unwrap_err();
         assert!(
-            matches!(error, TensorError::LeadingDimension { leading: l, min: m } if (l, m) == (leading, min))
+            matches!(error, TensorError::LeadingDimension { extents: [3, 2], leading: l, min: m } if (l, m) == (leading, min))
         );
     }
     let error = Layout::row_major_padded([3, 2], 1).unwrap_err();
     assert!(matches!(
         error,
-        TensorError::LeadingDimension { leading: 1, min: 2 }
+        TensorError::LeadingDimension {
+            extents: [3, 2],
+            leading: 1,
+            min: 2
+        }
     ));
     assert!(Layout::row_major_padded([0, 0], 0).is_err());
     assert_eq!(

@@ -1,0 +1,287 @@
+//! Products of views: checked, put to BLAS, and queued by a provider's handle.
+
+use super::detour::detour;
+use super::handle::{Handle, State};
+use super::lease::Lease;
+use super::lower::{Form, Shape, Side, lower};
+use super::provider::{ElementType, Matrix, MatrixHandle, MatrixProduct};
+use super::workspace;
+use crate::operation::Operation;
+use crate::view::{TensorView, TensorViewMut};
+use crate::{Number, TensorError, TensorResult};
+use cuda_buffer::{DeviceSliceMut, LaunchArg, ReadAccess, WriteAccess, acquire_all};
+
+/// out = alpha a b + beta out, on one stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product<'s, T> {
+    pub(crate) operation: Operation<'s>,
+    /// What the caller calls out, a and b.
+    pub(crate) names: [&'static str; 3],
+    pub(crate) alpha: T,
+    pub(crate) beta: T,
+}
+
+/// The views of one product.
+#[derive(Debug)]
+pub(crate) struct Operands<'v, T> {
+    pub(crate) out: TensorViewMut<'v, T, 2>,
+    pub(crate) a: TensorView<'v, T, 2>,
+    pub(crate) b: TensorView<'v, T, 2>,
+}
+
+/// What remains to be done for a product.
+enum Step {
+    Nothing,
+    /// Only the output is scaled.
+    Scale,
+    /// An operand is copied first.
+    Copy(Side),
+    Call(Form),
+}
+
+type Accesses<'v, T> = (WriteAccess<'v, T>, ReadAccess<'v, T>, ReadAccess<'v, T>);
+
+impl<T: Number> Product<'_, T> {
+    /// Queues the product of matrices, or of batches of them along the first dimension.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn queue<L: Lease, const N: usize>(
+        &self,
+        on: &L,
+        out: &mut TensorViewMut<'_, T, N>,
+        a: &TensorView<'_, T, N>,
+        b: &TensorView<'_, T, N>,
+    ) -> TensorResult<()> {
+        self.check(out, a, b)?;
+        self.perform(on, out, a, b)
+    }
+
+    /// As [`queue`](Self::queue), of operands that were checked.
+    #[track_caller]
+    #[inline]
+    pub(super) fn perform<L: Lease, const N: usize>(
+        &self,
+        on: &L,
+        out: &mut TensorViewMut<'_, T, N>,
+        a: &TensorView<'_, T, N>,
+        b: &TensorView<'_, T, N>,
+    ) -> TensorResult<()> {
+        match self.step(out, a, b) {
+            Step::Nothing => Ok(()),
+            Step::Scale => crate::arithmetic::scale_by(
+                &self.operation,
+                self.names[0],
+                out.reborrow(),
+                self.beta,
+            ),
+            Step::Copy(side) => detour(self, on, side, out, a, b),
+            Step::Call(form) => self.call(on, &form, out, a, b),
+        }
+    }
+
+    /// Queues several products under one completion. All are checked before the first one is queued.
+    #[track_caller]
+    pub(crate) fn queue_all<L: Lease>(
+        &self,
+        on: &L,
+        mut all: Vec<Operands<'_, T>>,
+    ) -> TensorResult<()> {
+        for Operands { out, a, b } in &all {
+            self.check(out, a, b)?;
+        }
+        let mut forms = Vec::with_capacity(all.len());
+        let mut requests = Vec::with_capacity(all.len());
+        for Operands { out, a, b } in &mut all {
+            match self.step(out, a, b) {
+                Step::Call(form) => {
+                    forms.push(form);
+                    requests.push((out.request()?, a.request()?, b.request()?));
+                }
+                _ => self.perform(on, out, a, b)?,
+            }
+        }
+        if forms.is_empty() {
+            return Ok(());
+        }
+        let stream = self.operation.stream;
+        let state = State::of(stream.device());
+        let session = stream.session()?;
+        on.with_handle(&state, session.is_some(), |handle| {
+            forms
+                .iter()
+                .try_for_each(|form| self.admit(&state, handle, form))?;
+            let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
+            let (mut accesses, mut workspace) = acquire_all(stream, (requests, workspace.write()))?;
+            let mut of_each = forms.iter().zip(&mut accesses);
+            let launched = of_each.try_for_each(|(form, accesses)| {
+                self.ask(
+                    &state,
+                    &mut *handle.engine,
+                    form,
+                    accesses,
+                    workspace.as_slice_mut(),
+                )
+            });
+            self.operation.finish((accesses, workspace), launched)
+        })?;
+        state.count_products(forms.len() as u64);
+        Ok(())
+    }
+
+    /// Extents that fit, all on the stream's device, and an output that is nothing else.
+    #[inline]
+    fn check<const N: usize>(
+        &self,
+        out: &TensorViewMut<'_, T, N>,
+        a: &TensorView<'_, T, N>,
+        b: &TensorView<'_, T, N>,
+    ) -> TensorResult<()> {
+        let (operation, [of_out, of_a, of_b]) = (&self.operation, self.names);
+        let (mut expected_a, mut expected_b) = (out.extents(), out.extents());
+        let k = a.extents()[N - 1];
+        expected_a[N - 1] = k;
+        expected_b[N - 2] = k;
+        operation.same(of_a, a.extents(), expected_a)?;
+        operation.same(of_b, b.extents(), expected_b)?;
+        operation.output(of_out, out)?;
+        operation.input(of_a, a, out.domain_id())?;
+        operation.input(of_b, b, out.domain_id())
+    }
+
+    #[inline]
+    fn step<const N: usize>(
+        &self,
+        out: &TensorViewMut<'_, T, N>,
+        a: &TensorView<'_, T, N>,
+        b: &TensorView<'_, T, N>,
+    ) -> Step {
+        if out.is_empty() {
+            return Step::Nothing;
+        }
+        if a.extents()[N - 1] == 0 || self.alpha == T::ZERO {
+            return match self.beta == T::ONE {
+                true => Step::Nothing,
+                false => Step::Scale,
+            };
+        }
+        let (of_out, of_a) = (
+            Shape::of(out.layout(), false),
+            Shape::of(a.layout(), a.is_conjugated()),
+        );
+        match lower(of_out, of_a, Shape::of(b.layout(), b.is_conjugated())) {
+            Ok(form) => Step::Call(form),
+            Err(side) => Step::Copy(side),
+        }
+    }
+
+    /// One call of a provider.
+    #[track_caller]
+    fn call<L: Lease, const N: usize>(
+        &self,
+        on: &L,
+        form: &Form,
+        out: &mut TensorViewMut<'_, T, N>,
+        a: &TensorView<'_, T, N>,
+        b: &TensorView<'_, T, N>,
+    ) -> TensorResult<()> {
+        let stream = self.operation.stream;
+        let state = State::of(stream.device());
+        let session = stream.session()?;
+        on.with_handle(&state, session.is_some(), |handle| {
+            self.admit(&state, handle, form)?;
+            let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
+            let operands = (out.request()?, a.request()?, b.request()?);
+            let (mut accesses, mut workspace) = acquire_all(stream, (operands, workspace.write()))?;
+            let launched = self.ask(
+                &state,
+                &mut *handle.engine,
+                form,
+                &mut accesses,
+                workspace.as_slice_mut(),
+            );
+            self.operation.finish((accesses, workspace), launched)
+        })?;
+        state.count_products(1);
+        Ok(())
+    }
+
+    /// Whether the provider takes the product: dimensions within its own, and reproducible results where they are asked for.
+    #[inline]
+    fn admit(&self, state: &State, handle: &Handle, form: &Form) -> TensorResult<()> {
+        if state.is_deterministic() && !handle.provider.is_deterministic() {
+            return Err(TensorError::NotDeterministic {
+                operation: self.operation.name,
+                provider: handle.provider.name(),
+            });
+        }
+        let [m, n, k, batch] = form.sizes;
+        let [(_, c), (_, a), (_, b)] = form.ways;
+        let max = handle.max_dim;
+        // No number is larger than all their bits together.
+        match (m | n | k | batch | c | a | b) as u64 <= max {
+            true => Ok(()),
+            false => self.admit_each(
+                handle,
+                [[m, n, c, batch], [m, k, a, batch], [k, n, b, batch]],
+            ),
+        }
+    }
+
+    #[cold]
+    fn admit_each(&self, handle: &Handle, operands: [[usize; 4]; 3]) -> TensorResult<()> {
+        for (operand, dims) in self.names.into_iter().zip(operands) {
+            if let Some(dim) = dims.into_iter().find(|&dim| dim as u64 > handle.max_dim) {
+                return Err(TensorError::DimTooLarge {
+                    operation: self.operation.name,
+                    operand,
+                    provider: handle.provider.name(),
+                    dim,
+                    max: handle.max_dim,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the provider.
+    #[track_caller]
+    #[inline]
+    fn ask(
+        &self,
+        state: &State,
+        engine: &mut dyn MatrixHandle,
+        form: &Form,
+        (out, a, b): &mut Accesses<'_, T>,
+        workspace: DeviceSliceMut<'_, u8>,
+    ) -> TensorResult<()> {
+        let matrix = |memory, side: Side| Matrix {
+            memory,
+            transform: form.ways[side as usize].0,
+            leading: form.ways[side as usize].1,
+            step: form.steps[side as usize],
+        };
+        let [m, n, k, batch] = form.sizes;
+        let (a, b) = (
+            matrix((&*a).operand(), Side::A),
+            matrix((&*b).operand(), Side::B),
+        );
+        let ((m, n), (a, b)) = match form.turned {
+            true => ((n, m), (b, a)),
+            false => ((m, n), (a, b)),
+        };
+        let product = MatrixProduct {
+            element: ElementType::of::<T>(),
+            m,
+            n,
+            k,
+            batch,
+            alpha: self.alpha.operand(),
+            a,
+            b,
+            beta: self.beta.operand(),
+            c: matrix(out.operand(), Side::Out),
+            deterministic: state.is_deterministic(),
+        };
+        engine.product(self.operation.stream, &product, workspace)
+    }
+}
