@@ -151,6 +151,32 @@ pub(crate) fn allocating_is_forbidden_on_the_capturing_thread(subject: &Subject)
     ok(unsafe { bench.driver.mem_free(bench.device, memory) });
 }
 
+pub(crate) fn a_loaded_kernel_is_captured_before_its_first_launch(subject: &Subject) {
+    let bench = subject.bench();
+    let (stream, x) = (bench.stream(), bench.zeros(N));
+    let kernel = bench.kernel("contract_count");
+    match bench.driver.function_load(bench.device, kernel) {
+        Err(error) if error.code == ErrorCode::NOT_SUPPORTED => {
+            eprintln!("this driver loads kernels at their first launch");
+            return;
+        }
+        loaded => ok(loaded),
+    }
+    begin(&bench, stream);
+    // Again, it does nothing.
+    ok(bench.driver.function_load(bench.device, kernel));
+    ok(bench.count_up(kernel, x, N, 3, stream));
+    let graph = end(&bench, stream);
+    let exec = ok(bench.driver.graph_instantiate(bench.device, graph));
+    // SAFETY: the memory is alive, and nothing else uses it.
+    ok(unsafe { bench.driver.graph_launch(bench.device, exec, stream) });
+    bench.wait(stream);
+    assert_eq!(bench.read(x, N), [3; N]);
+    // SAFETY: nobody uses it afterwards.
+    ok(unsafe { bench.driver.graph_exec_destroy(bench.device, exec) });
+    discard(&bench, graph);
+}
+
 pub(crate) fn a_capture_begins_and_ends_once(subject: &Subject) {
     let bench = subject.bench();
     let stream = bench.stream();

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// The function of this name and type.
 fn function<F: Copy>(name: &CStr) -> Option<F> {
-    let address: *mut c_void = driver_function(name)?.as_ptr();
+    let address: *mut c_void = driver_function(name, 11_070)?.as_ptr();
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: callers name a function of this library with its type, which has the size of a pointer.
     Some(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) })
@@ -16,7 +16,7 @@ fn function<F: Copy>(name: &CStr) -> Option<F> {
 #[must_use]
 pub fn is_null() -> bool {
     std::env::var("CARVE_SIM_NULL").as_deref() == Ok("1")
-        && driver_function(c"carve_sim_calls").is_some()
+        && driver_function(c"carve_sim_calls", 11_070).is_some()
 }
 
 /// Every function of the driver with how often it was called so far; empty on a real driver.

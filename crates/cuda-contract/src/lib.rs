@@ -161,6 +161,7 @@ pub mod list {
             a_captured_event_means_nothing_outside;
             synchronising_a_captured_stream_ends_the_capture;
             allocating_is_forbidden_on_the_capturing_thread;
+            a_loaded_kernel_is_captured_before_its_first_launch;
             a_capture_begins_and_ends_once;
             modes_are_exchanged;
         }

@@ -1,13 +1,18 @@
 //! How the driver is opened, or why not. Each case runs in a process of its own, since a process opens it once.
 
 use cuda_driver::hardware::{self, OpenError};
-use cuda_driver::{Devices, Driver, ErrorCode};
+use cuda_driver::{Call, Devices, Driver, ErrorCode};
 use std::process::Command;
 
 /// What a child process prints when it opens the driver with these variables; without a value, a variable is removed.
 fn opened(variables: &[(&str, Option<&str>)]) -> String {
+    answer("child", variables)
+}
+
+/// What a test prints that runs in a process of its own.
+fn answer(test: &str, variables: &[(&str, Option<&str>)]) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "child", "--ignored", "--nocapture"]);
+    child.args(["--exact", test, "--ignored", "--nocapture"]);
     for (name, value) in variables {
         match value {
             Some(value) => child.env(name, value),
@@ -76,6 +81,42 @@ fn visible_devices_are_counted() {
         // The list ends at the first that does not exist.
         assert_eq!(list("1,7,2"), "1 devices");
     }
+}
+
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn child_that_loads_a_kernel() {
+    use cuda_driver::Kernels;
+    let (driver, device) = (hardware::open().unwrap(), cuda_driver::DeviceId(0));
+    let module = &cuda_contract::kernels::MODULE;
+    let module = driver.module_load(device, module).unwrap();
+    let function = driver.module_function(device, module, "contract_count");
+    let loaded = driver.function_load(device, function.unwrap());
+    let calls = driver.counters().snapshot().of(Call::FuncLoad);
+    let code = loaded.map_err(|error| error.code.name());
+    println!("answer: {code:?} after {calls} calls");
+}
+
+/// Drivers before CUDA 12.4 lack the call; those before 12.2 load kernels with their module unless told not to.
+#[test]
+fn drivers_of_each_version_load_kernels_or_say_that_they_do_not() {
+    if !is_emulated() {
+        return;
+    }
+    let loaded = |version, mode| {
+        let variables = [
+            ("CARVE_SIM_VERSION", Some(version)),
+            ("CUDA_MODULE_LOADING", mode),
+        ];
+        answer("child_that_loads_a_kernel", &variables)
+    };
+    let refused = r#"Err(Some("CUDA_ERROR_NOT_SUPPORTED")) after 0 calls"#;
+    assert_eq!(loaded("12080", None), "Ok(()) after 1 calls");
+    assert_eq!(loaded("12040", Some("LAZY")), "Ok(()) after 1 calls");
+    assert_eq!(loaded("12020", None), refused);
+    assert_eq!(loaded("12020", Some("EAGER")), "Ok(()) after 0 calls");
+    assert_eq!(loaded("12010", None), "Ok(()) after 0 calls");
+    assert_eq!(loaded("11070", Some("LAZY")), refused);
 }
 
 #[test]

@@ -73,6 +73,7 @@ calls! {
     ModuleUnload "cuModuleUnload";
     ModuleGetFunction "cuModuleGetFunction";
     FuncSetAttribute "cuFuncSetAttribute";
+    FuncLoad "cuFuncLoad";
     LaunchKernel "cuLaunchKernel";
     LaunchHostFunc "cuLaunchHostFunc";
     StreamBeginCapture "cuStreamBeginCapture";

@@ -337,6 +337,16 @@ pub trait Kernels {
         Err(not_supported(Call::FuncSetAttribute, device))
     }
 
+    /// Loads the function's code onto the device, which its first launch does otherwise, and which a capture forbids then.
+    /// Loading it again does nothing.
+    ///
+    /// # Errors
+    /// `NOT_SUPPORTED` by drivers that leave it to the first launch, and unless implemented; forbidden in a capture.
+    fn function_load(&self, device: DeviceId, function: RawFunction) -> CudaResult<()> {
+        let _ = function;
+        Err(not_supported(Call::FuncLoad, device))
+    }
+
     /// Queues a launch.
     ///
     /// # Errors

@@ -145,15 +145,25 @@ pub enum RuntimeError {
     #[error("no capture is open on this stream")]
     NotCapturing,
 
-    /// The kernel was never launched on this device, and its first launch loads code, which a capture forbids.
+    /// The kernel was never launched on this device, whose driver can load it in no other way, and a capture forbids that.
     #[error(
-        "kernel {kernel} was never launched on {device}: run the step once before capturing it"
+        "kernel {kernel} was never launched on {device}, and a driver before CUDA 12.4 loads it then: run the step once \
+         before capturing it, or start the program with CUDA_MODULE_LOADING=EAGER"
     )]
     ColdKernel {
         /// The kernel.
         kernel: &'static str,
         /// The device.
         device: DeviceId,
+    },
+
+    /// A module's image lacks a kernel that the module declares.
+    #[error("module {module} declares kernel {kernel}, and its image has none of this name")]
+    MissingKernel {
+        /// The module.
+        module: &'static str,
+        /// The kernel.
+        kernel: &'static str,
     },
 
     /// A module has no kernel of this name.

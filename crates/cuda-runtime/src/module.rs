@@ -1,10 +1,12 @@
 //! Modules and kernels: loaded once per device, before any capture.
 
+use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult, capture};
 use cuda_driver::{
-    Argument, CallSite, KernelDeclaration, LaunchConfig, ModuleImage, RawFunction, RawModule,
+    Argument, CallSite, Driver, ErrorCode, KernelDeclaration, LaunchConfig, ModuleImage,
+    RawFunction, RawModule,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -28,17 +30,76 @@ struct Module {
 
 impl Modules {
     /// Unloads everything. For the device's owner, when no kernel handle is left and all work is done.
-    pub(crate) fn unload(&self, core: &crate::core::DeviceCore) {
+    pub(crate) fn unload(&self, core: &DeviceCore) {
         for module in std::mem::take(&mut *self.loaded.lock()).into_values() {
-            // SAFETY: the owner has waited for all launches, and nobody can make another.
-            let unload = |driver: &dyn cuda_driver::Driver| unsafe {
-                driver.module_unload(core.id, module.raw)
-            };
-            let result = core.call_in_cleanup(|_| core.relaxed(unload));
-            if let Err(error) = result {
-                core.park(error);
+            unload(core, module.raw);
+        }
+    }
+}
+
+impl Module {
+    /// Loads a module with all of its kernels, so that a capture may launch those that no warm-up came to.
+    fn load(core: &DeviceCore, image: &'static ModuleImage) -> RuntimeResult<Self> {
+        let raw = core.call_strict(|driver| driver.module_load(core.id, image))?;
+        let functions = image
+            .kernels
+            .iter()
+            .map(|kernel| {
+                let function = load_function(core, raw, kernel.name())
+                    .map_err(|error| named(error, image, kernel))?;
+                Ok((kernel.name(), function))
+            })
+            .collect::<RuntimeResult<_>>();
+        match functions {
+            Ok(functions) => Ok(Self { raw, functions }),
+            Err(error) => {
+                unload(core, raw);
+                Err(error)
             }
         }
+    }
+}
+
+/// A function, and whether its code is on the device.
+fn load_function(
+    core: &DeviceCore,
+    module: RawModule,
+    name: &'static str,
+) -> RuntimeResult<(RawFunction, Arc<AtomicBool>)> {
+    let function = core.call_strict(|driver| driver.module_function(core.id, module, name))?;
+    let loaded = core.call_strict(|driver| match driver.function_load(core.id, function) {
+        Ok(()) => Ok(true),
+        // The first launch will do it.
+        Err(error) if error.code == ErrorCode::NOT_SUPPORTED => Ok(false),
+        Err(error) => Err(error),
+    })?;
+    Ok((function, Arc::new(AtomicBool::new(loaded))))
+}
+
+/// That an image lacks what it declares is told with the kernel's name.
+fn named(
+    error: RuntimeError,
+    image: &'static ModuleImage,
+    kernel: &'static KernelDeclaration,
+) -> RuntimeError {
+    match error {
+        RuntimeError::Driver(driver) if driver.code == ErrorCode::NOT_FOUND => {
+            RuntimeError::MissingKernel {
+                module: image.name,
+                kernel: kernel.name(),
+            }
+        }
+        error => error,
+    }
+}
+
+/// Unloads a module of which no launch is queued or running, and none follows.
+fn unload(core: &DeviceCore, module: RawModule) {
+    // SAFETY: the callers see to it.
+    let unload = |driver: &dyn Driver| unsafe { driver.module_unload(core.id, module) };
+    let result = core.call_in_cleanup(|_| core.relaxed(unload));
+    if let Err(error) = result {
+        core.park(error);
     }
 }
 
@@ -48,15 +109,15 @@ pub struct Kernel {
     device: Device,
     function: RawFunction,
     declaration: &'static KernelDeclaration,
-    /// Whether it was ever launched outside a capture: the first launch loads its code.
+    /// Whether its code is on the device: loaded by a call, or by a first launch outside a capture.
     warm: Arc<AtomicBool>,
 }
 
 impl Device {
-    /// The kernel `name` of a module, which is loaded when it is asked for first.
+    /// The kernel `name` of a module, which is loaded, with all of its kernels, when it is asked for first.
     ///
     /// # Errors
-    /// [`RuntimeError::NoSuchKernel`]; [`RuntimeError::CaptureActive`] when it would have to be loaded while this
+    /// [`RuntimeError::NoSuchKernel`]; [`RuntimeError::MissingKernel`] for an image that lacks what it declares; [`RuntimeError::CaptureActive`] when it would have to be loaded while this
     /// thread captures; the driver's own.
     #[track_caller]
     pub fn kernel(&self, image: &'static ModuleImage, name: &'static str) -> RuntimeResult<Kernel> {
@@ -77,22 +138,15 @@ impl Device {
             Entry::Occupied(module) => module.into_mut(),
             Entry::Vacant(vacant) => {
                 capture::refuse("loading a module")?;
-                let raw = core.call_strict(|driver| driver.module_load(core.id, image))?;
-                let functions = HashMap::new();
-                vacant.insert(Module { raw, functions })
+                vacant.insert(Module::load(core, image)?)
             }
         };
-        let (function, warm) = match module.functions.get(name) {
-            Some(known) => known.clone(),
-            None => {
-                let raw = module.raw;
-                let function =
-                    core.call_strict(|driver| driver.module_function(core.id, raw, name))?;
-                let known = (function, Arc::new(AtomicBool::new(false)));
-                module.functions.insert(name, known.clone());
-                known
-            }
+        let no_such_kernel = RuntimeError::NoSuchKernel {
+            module: image.name,
+            kernel: name,
         };
+        let known = module.functions.get(name).ok_or(no_such_kernel)?;
+        let (function, warm) = known.clone();
         Ok(Kernel {
             device: self.clone(),
             function,
@@ -118,7 +172,8 @@ impl Kernel {
     /// Queues a launch, ordered with nothing but what is queued on `stream`.
     ///
     /// # Errors
-    /// [`RuntimeError::WrongDevice`]; [`RuntimeError::ColdKernel`] for a first launch inside a capture; the driver's own.
+    /// [`RuntimeError::WrongDevice`]; [`RuntimeError::ColdKernel`] for a first launch inside a capture, where the
+    /// driver can't load a kernel otherwise; the driver's own.
     ///
     /// # Safety
     /// As for [`cuda_driver::Kernels::launch`]: the arguments fit, and what the launch touches is alive and ordered.

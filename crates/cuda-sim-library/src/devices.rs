@@ -176,8 +176,8 @@ exports! {
         cudaVersion: c_int,
         flags: u64,
     ) {
-        let _ = (cudaVersion, flags);
-        match crate::names::find(symbol.text()?) {
+        let _ = flags;
+        match crate::names::find(symbol.text()?, cudaVersion) {
             Some(address) => pfn.put(address),
             None => {
                 pfn.put(std::ptr::null_mut())?;

@@ -4,6 +4,7 @@ use crate::context::here;
 use crate::export::exports;
 use crate::kernels::{self, Kernel};
 use crate::legacy::code;
+use crate::library::loads_eagerly;
 use crate::ptx::{self, Ptx};
 use crate::streams::next_null_handle;
 use crate::types::{
@@ -22,9 +23,12 @@ use std::sync::Arc;
 
 /// Ten times the newest version of PTX that a driver of the emulated version compiles.
 fn newest_ptx() -> u32 {
-    match crate::library::version() {
-        ..12_000 => 74,
-        12_000..13_000 => 87,
+    const CUDA_12: [u32; 10] = [80, 81, 82, 83, 84, 85, 85, 86, 87, 88];
+    let version = crate::library::version().unsigned_abs();
+    let minor = version % 1000 / 10;
+    match version {
+        ..12_000 => 70 + minor,
+        12_000..13_000 => CUDA_12[minor.min(9) as usize],
         _ => 90,
     }
 }
@@ -141,6 +145,9 @@ fn function(handle: CUmodule, name: &str) -> Result<CUfunction, ErrorCode> {
     let function = driver
         .module_function(device, part, &kernel.name)
         .map_err(code)?;
+    if loads_eagerly() {
+        driver.function_load(device, function).map_err(code)?;
+    }
     let mut functions = FUNCTIONS.lock();
     let handle = function.raw() as usize;
     functions.retain(|known| known.handle != handle);
@@ -152,6 +159,14 @@ fn function(handle: CUmodule, name: &str) -> Result<CUfunction, ErrorCode> {
         kernel,
     });
     Ok(without_provenance_mut(handle))
+}
+
+/// Loads the code of a function, which its first launch would do.
+pub(crate) fn load_function(handle: CUfunction) -> Result<(), ErrorCode> {
+    let here = here()?;
+    let function = known(handle)?.function;
+    let loaded = here.driver().function_load(here.device(), function);
+    loaded.map_err(code)
 }
 
 fn unload(handle: CUmodule) -> Result<(), ErrorCode> {

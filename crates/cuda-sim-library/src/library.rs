@@ -41,6 +41,15 @@ pub(crate) fn version() -> c_int {
     number(VERSION, 12_080)
 }
 
+/// Whether modules are loaded with all of their functions: as the environment says; else drivers do before CUDA 12.2.
+pub(crate) fn loads_eagerly() -> bool {
+    match std::env::var("CUDA_MODULE_LOADING").as_deref() {
+        Ok("EAGER") => true,
+        Ok("LAZY") => false,
+        _ => version() < 12_020,
+    }
+}
+
 impl Library {
     pub(crate) fn get() -> Option<&'static Self> {
         match FORKED.load(Ordering::Relaxed) {

@@ -1,13 +1,29 @@
 //! Functions by name: for `cuGetProcAddress`, which takes names without versions.
 
 use crate::export;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::with_exposed_provenance_mut;
 
-/// The newest function of a name: with the highest version that there is, or as it is.
-pub(crate) fn find(name: &str) -> Option<*mut c_void> {
+/// Functions that came after CUDA 11.7, the oldest version that is emulated, each with the version that it came with.
+const SINCE: &[(&str, c_int)] = &[
+    ("cuGetProcAddress_v2", 12_000),
+    ("cuGraphInstantiateWithParams", 12_000),
+    ("cuFuncLoad", 12_040),
+    ("cuEventElapsedTime_v2", 12_080),
+];
+
+/// Whether CUDA `version`, and the driver that is emulated, have this function.
+fn is_in(function: &str, version: c_int) -> bool {
+    let newest = version.min(crate::library::version());
+    let since = SINCE.iter().find(|(name, _)| *name == function);
+    since.is_none_or(|(_, since)| *since <= newest)
+}
+
+/// The newest function of a name in CUDA `version`: with the highest version that there is, or as it is.
+pub(crate) fn find(name: &str, version: c_int) -> Option<*mut c_void> {
     let (mut found, mut newest) = (None, 0);
-    for export in export::all() {
+    let known = export::all().filter(|export| is_in(export.name, version));
+    for export in known {
         let version = match export.name.strip_prefix(name) {
             Some("") => 1,
             Some(suffix) => match suffix.strip_prefix("_v").map(str::parse::<u32>) {
@@ -58,7 +74,7 @@ mod tests {
 
     #[test]
     fn names_without_a_version_find_the_newest() {
-        let address = |name: &str| find(name).map(|address| address.addr());
+        let address = |name: &str| find(name, 12_080).map(|address| address.addr());
         assert_eq!(address("cuMemAlloc"), address("cuMemAlloc_v2"));
         assert_eq!(
             address("cuStreamGetCaptureInfo"),
@@ -67,5 +83,22 @@ mod tests {
         assert_ne!(address("cuMemAlloc"), address("cuMemAllocAsync"));
         assert!(address("cuArrayCreate_v2").is_some());
         assert_eq!(address("cuNoSuchFunction"), None);
+    }
+
+    #[test]
+    fn a_version_has_no_newer_functions() {
+        let has = |name: &str, version| find(name, version).is_some();
+        assert!(has("cuFuncLoad", 12_040) && !has("cuFuncLoad", 12_030));
+        assert!(SINCE.iter().all(|(name, since)| !is_in(name, since - 10)));
+        let exported = |name: &&str| export::all().any(|export| export.name == *name);
+        assert!(SINCE.iter().all(|(name, _)| exported(name)));
+        assert_eq!(
+            find("cuEventElapsedTime", 12_000),
+            find("cuEventElapsedTime", 11_070)
+        );
+        assert_ne!(
+            find("cuEventElapsedTime", 12_000),
+            find("cuEventElapsedTime", 12_080)
+        );
     }
 }

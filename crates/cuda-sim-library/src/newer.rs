@@ -1,12 +1,13 @@
 //! Functions that are newer than the declarations of `cust_raw`.
 
-use crate::export::exports;
+use crate::export::{exports, library};
 use crate::graphs::instantiate_graph;
-use crate::launch::known;
+use crate::launch::load_function;
+use crate::library::loads_eagerly;
 use crate::streams::put_elapsed;
 use crate::types::{
     CUDA_GRAPH_INSTANTIATE_PARAMS_st, CUdriverProcAddressQueryResult_enum, CUevent, CUfunction,
-    CUgraph, CUgraphExec, CUgraphInstantiateResult_enum, In, Out,
+    CUgraph, CUgraphExec, CUgraphInstantiateResult_enum, CUmoduleLoadingMode_enum, In, Out,
 };
 use cuda_driver::ErrorCode;
 use std::ffi::{c_char, c_int, c_void};
@@ -21,8 +22,8 @@ exports! {
         flags: u64,
         symbolStatus: Out<CUdriverProcAddressQueryResult_enum>,
     ) {
-        let _ = (cudaVersion, flags);
-        match crate::names::find(symbol.text()?) {
+        let _ = flags;
+        match crate::names::find(symbol.text()?, cudaVersion) {
             Some(address) => {
                 symbolStatus.put_if_wanted(CUdriverProcAddressQueryResult_enum(0));
                 pfn.put(address)
@@ -52,8 +53,15 @@ exports! {
     }
 
     /// What loads a function on a driver is its first launch, and this.
-    fn cuFuncLoad(function: CUfunction) {
-        known(function)?;
-        Err(ErrorCode::NOT_SUPPORTED)
+    fn cuFuncLoad(function: CUfunction) null { Ok(()) } and {
+        load_function(function)
+    }
+
+    fn cuModuleGetLoadingMode(mode: Out<CUmoduleLoadingMode_enum>) {
+        library()?;
+        mode.put(CUmoduleLoadingMode_enum(match loads_eagerly() {
+            true => 1,
+            false => 2,
+        }))
     }
 }

@@ -59,6 +59,7 @@ enums! {
     CUmemAccess_flags_enum
     CUgraphInstantiateResult_enum
     CUdriverProcAddressQueryResult_enum
+    CUmoduleLoadingMode_enum
 }
 
 pub type CUdevice = c_int;

@@ -50,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) profile: TimeProfile,
     pub(crate) timeline: bool,
     pub(crate) lazy_loading: bool,
+    pub(crate) function_load: bool,
     pub(crate) staged_copies: bool,
     pub(crate) wait_limit: Duration,
 }
@@ -97,6 +98,7 @@ impl SimBuilder {
             profile: TimeProfile::default(),
             timeline: false,
             lazy_loading: true,
+            function_load: true,
             staged_copies: true,
             wait_limit: Duration::from_secs(10),
         })
@@ -176,10 +178,16 @@ impl SimBuilder {
         self
     }
 
-    /// Whether kernels load at their first launch, as drivers do by default: a kernel that was never launched
-    /// outside a capture can't be captured. On by default.
+    /// Whether kernels load at their first launch, as drivers do by default: a kernel that was neither loaded by a call
+    /// nor launched outside a capture can't be captured. On by default.
     pub fn lazy_loading(mut self, on: bool) -> Self {
         self.0.lazy_loading = on;
+        self
+    }
+
+    /// Whether kernels can be loaded by a call, which drivers have from CUDA 12.4 on. On by default.
+    pub fn function_load(mut self, on: bool) -> Self {
+        self.0.function_load = on;
         self
     }
 

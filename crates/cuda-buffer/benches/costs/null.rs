@@ -150,6 +150,7 @@ impl Kernels for Null {
         ModuleLoadData: fn module_load(DeviceId, &'static ModuleImage) -> RawModule = |null| fresh!(null, RawModule);
         ModuleUnload: unsafe fn module_unload(DeviceId, RawModule) -> () = |_null| ();
         ModuleGetFunction: fn module_function(DeviceId, RawModule, &'static str) -> RawFunction = |null| fresh!(null, RawFunction);
+        FuncLoad: fn function_load(DeviceId, RawFunction) -> () = |_null| ();
         LaunchKernel: unsafe fn launch(DeviceId, RawFunction, &LaunchConfig, RawStream, &[Argument]) -> () = |_null| ();
         LaunchHostFunc: fn launch_host_function(DeviceId, RawStream, Arc<dyn Fn() + Send + Sync>) -> () = |_null| ();
     }

@@ -166,6 +166,7 @@ impl Kernels for Tap {
         unsafe fn module_unload(device: DeviceId, module: RawModule) -> CudaResult<()>;
         fn module_function(device: DeviceId, module: RawModule, name: &'static str) -> CudaResult<RawFunction>;
         fn function_allow_shared(device: DeviceId, function: RawFunction, bytes: u32) -> CudaResult<()>;
+        fn function_load(device: DeviceId, function: RawFunction) -> CudaResult<()>;
         unsafe fn launch(device: DeviceId, function: RawFunction, config: &LaunchConfig, stream: RawStream, args: &[Argument]) -> CudaResult<()>;
         fn launch_host_function(device: DeviceId, stream: RawStream, function: std::sync::Arc<dyn Fn() + Send + Sync>) -> CudaResult<()>;
     }

@@ -7,16 +7,18 @@ use super::calls::{
 };
 use super::process::{OLDEST_VERSION, check};
 use super::share::{function_handle, module_handle, stream_handle};
+use crate::error::not_supported;
 use crate::hardware_models::{REGISTER_NAME, Register, register};
 use crate::{
     Argument, Call, CudaError, CudaResult, DeviceId, DevicePtr, ErrorCode, KernelDeclaration,
     Kernels, LaunchConfig, ModuleImage, Param, RawFunction, RawModule, RawStream,
 };
+use cust_raw::CUfunction;
 use smallvec::SmallVec;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt::Write;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 impl Kernels for Hardware {
     fn module_load(&self, device: DeviceId, image: &'static ModuleImage) -> CudaResult<RawModule> {
@@ -76,6 +78,18 @@ impl Kernels for Hardware {
         // SAFETY: whoever made the handle has promised that it names a function.
         self.call(Call::FuncSetAttribute, device, || unsafe {
             cuFuncSetAttribute(function_handle(function), attribute, bytes)
+        })
+    }
+
+    fn function_load(&self, device: DeviceId, function: RawFunction) -> CudaResult<()> {
+        let load = match loading() {
+            Loading::ByCall(load) => load,
+            Loading::WithModule => return Ok(()),
+            Loading::ByLaunch => return Err(not_supported(Call::FuncLoad, device)),
+        };
+        // SAFETY: whoever made the handle has promised that it names a function.
+        self.call_in_context(Call::FuncLoad, device, || unsafe {
+            load(function_handle(function))
         })
     }
 
@@ -144,12 +158,13 @@ pub fn register_models(image: &'static ModuleImage) -> Result<bool, ErrorCode> {
     }
 }
 
-/// The address of a function of the driver by its name without a version, such as `cuFuncLoad`; `None` when the driver has
-/// none of this name, or when there is no driver.
+/// The address of a function of the driver by its name without a version, such as `cuFuncLoad`, in the form that CUDA
+/// `version` gave it, written as [`Hardware::version`](super::Hardware::version) is. `None` when the driver, or that
+/// version, has none of this name, and when there is no driver.
 #[must_use]
-pub fn driver_function(name: &CStr) -> Option<NonNull<c_void>> {
+pub fn driver_function(name: &CStr, version: u32) -> Option<NonNull<c_void>> {
     let mut function: *mut c_void = null_mut();
-    let version = OLDEST_VERSION as c_int;
+    let version = version as c_int;
     // SAFETY: the name ends with a zero, the pointer is to a pointer of ours.
     let found = unsafe { cuGetProcAddress(name.as_ptr(), &mut function, version, 0) };
     check(found).ok()?;
@@ -158,9 +173,54 @@ pub fn driver_function(name: &CStr) -> Option<NonNull<c_void>> {
 
 /// The function that takes models of kernels; an emulated driver has one.
 fn taker_of_models() -> Option<Register> {
-    let function = driver_function(REGISTER_NAME)?.as_ptr();
+    let function = driver_function(REGISTER_NAME, OLDEST_VERSION)?.as_ptr();
     // SAFETY: a function of this name has this type.
     Some(unsafe { std::mem::transmute::<*mut c_void, Register>(function) })
+}
+
+/// When the code of a function gets onto the device.
+#[derive(Clone, Copy)]
+enum Loading {
+    /// By `cuFuncLoad`, which drivers have from CUDA 12.4 on.
+    ByCall(unsafe extern "C" fn(CUfunction) -> c_int),
+    /// With its module: older drivers, up to 12.1 unless asked otherwise, and later with `CUDA_MODULE_LOADING=EAGER`.
+    WithModule,
+    /// By its first launch.
+    ByLaunch,
+}
+
+/// What this process's driver does.
+fn loading() -> Loading {
+    static LOADING: OnceLock<Loading> = OnceLock::new();
+    *LOADING.get_or_init(|| {
+        if let Some(load) = driver_function(c"cuFuncLoad", 12_040) {
+            // SAFETY: a function of this name has this type.
+            return Loading::ByCall(unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(CUfunction) -> c_int>(
+                    load.as_ptr(),
+                )
+            });
+        }
+        match loads_eagerly() {
+            Some(true) => Loading::WithModule,
+            _ => Loading::ByLaunch,
+        }
+    })
+}
+
+/// Whether modules are loaded with all of their functions; `None` when the driver does not tell.
+fn loads_eagerly() -> Option<bool> {
+    /// `CU_MODULE_EAGER_LOADING`.
+    const EAGER: c_int = 1;
+    let ask = driver_function(c"cuModuleGetLoadingMode", OLDEST_VERSION)?.as_ptr();
+    // SAFETY: a function of this name has this type, with an enum in the place of the integer.
+    let ask = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int) -> c_int>(ask)
+    };
+    let mut mode = 0;
+    // SAFETY: the pointer is to an integer of ours.
+    check(unsafe { ask(&mut mode) }).ok()?;
+    Some(mode == EAGER)
 }
 
 /// PTX of functions that do nothing.

@@ -125,6 +125,24 @@ impl Kernels for SimDriver {
     }
 
     #[track_caller]
+    fn function_load(&self, device: DeviceId, function: RawFunction) -> CudaResult<()> {
+        self.call(Call::FuncLoad, Some(device), |sim, caller| {
+            let loaded = sim.find_function(device, function, caller)?.loaded;
+            if loaded || !sim.config.lazy_loading {
+                return Ok(());
+            }
+            if !sim.config.function_load {
+                return Err(ErrorCode::NOT_SUPPORTED);
+            }
+            sim.forbid_in_capture(caller)?;
+            if let Some(entry) = sim.functions.get_mut(function.raw()) {
+                entry.loaded = true;
+            }
+            Ok(())
+        })
+    }
+
+    #[track_caller]
     unsafe fn launch(
         &self,
         device: DeviceId,
@@ -140,7 +158,7 @@ impl Kernels for SimDriver {
             }
             let (work, loaded) = sim.kernel_work(device, function, config, args, caller)?;
             if let Some(id) = capture.filter(|_| !loaded && sim.config.lazy_loading) {
-                let rule = "a kernel's first launch loads it, which a capture forbids: launch it once before";
+                let rule = "a kernel's first launch loads it, which a capture forbids: load it before, or launch it once";
                 return Err(sim.invalidate(caller, ErrorCode::STREAM_CAPTURE_UNSUPPORTED, id, rule));
             }
             sim.enqueue(device, stream, caller, Arc::new(work))?;

@@ -574,23 +574,52 @@ fn a_capture_frees_only_its_own() {
     assert_eq!(gpu.kinds(), ["capture misuse"]);
 }
 
-/// A kernel loads at its first launch, which a capture forbids.
+/// A kernel loads at its first launch, which a capture forbids, unless it was loaded by a call.
 #[test]
 fn kernels_are_loaded_before_they_are_captured() {
-    for lazy in [true, false] {
-        let sim = SimDriver::builder().lazy_loading(lazy).build();
-        let gpu = Gpu::on(sim, D0);
-        let stream = gpu.stream();
-        gpu.begin(stream);
-        let first = gpu.fail(stream);
-        if lazy {
-            assert_eq!(code(first), ErrorCode::STREAM_CAPTURE_UNSUPPORTED);
-            invalidated(&gpu, stream);
-        } else {
-            first.unwrap();
-            gpu.end(stream);
+    for (lazy, can_load) in [(true, true), (true, false), (false, false)] {
+        for load in [true, false] {
+            let sim = SimDriver::builder().lazy_loading(lazy);
+            let gpu = Gpu::on(sim.function_load(can_load).build(), D0);
+            let stream = gpu.stream();
+            let function = gpu.sim.module_function(D0, gpu.module, "fail").unwrap();
+            if load {
+                let loaded = gpu.sim.function_load(D0, function);
+                match can_load || !lazy {
+                    true => loaded.unwrap(),
+                    false => assert_eq!(code(loaded), ErrorCode::NOT_SUPPORTED),
+                }
+            }
+            gpu.begin(stream);
+            let first = gpu.fail(stream);
+            if !lazy || (load && can_load) {
+                first.unwrap();
+                gpu.end(stream);
+            } else {
+                assert_eq!(code(first), ErrorCode::STREAM_CAPTURE_UNSUPPORTED);
+                invalidated(&gpu, stream);
+            }
         }
     }
+}
+
+/// Loading a kernel in a capture is forbidden as its first launch is; what is loaded already may be named again.
+#[test]
+fn no_kernel_is_loaded_in_a_capture() {
+    let gpu = Gpu::on(SimDriver::builder().build(), D0);
+    let stream = gpu.stream();
+    let function = gpu.sim.module_function(D0, gpu.module, "fail").unwrap();
+    gpu.begin(stream);
+    assert_eq!(
+        code(gpu.sim.function_load(D0, function)),
+        ErrorCode::STREAM_CAPTURE_UNSUPPORTED
+    );
+    invalidated(&gpu, stream);
+    gpu.sim.function_load(D0, function).unwrap();
+    gpu.begin(stream);
+    gpu.sim.function_load(D0, function).unwrap();
+    gpu.fail(stream).unwrap();
+    gpu.end(stream);
 }
 
 /// Graphs and their executable forms are destroyed in any order; a replay under way finishes. Destroyed handles are

@@ -116,10 +116,33 @@ fn a_capture_may_be_the_first_thing_that_a_device_does() {
     rig.finish();
 }
 
-/// One failed operation dooms a capture: no graph with a hole.
+/// A module loads with all of its kernels, so that a step may launch one that no warm-up came to.
 #[test]
-fn a_kernel_that_was_never_launched_dooms_the_capture() {
+fn a_kernel_that_was_never_launched_is_captured() {
     let rig = Rig::seeded(0, 1);
+    let device = rig.device();
+    let [s] = rig.streams();
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    drop(device.kernel(&MODULE, "step").unwrap());
+    let graph = s.capture(|_| {
+        // Asked for in the capture, too.
+        let cold = device.kernel(&MODULE, "cold")?;
+        let mut access = x.write_synchronized_with(&s)?;
+        cold.launch(&s, elements(N), (N as u32, 1_u32, &mut access))?;
+        Ok::<_, BufferError>(())
+    });
+    let graph = graph.unwrap();
+    graph.launch(&s).unwrap();
+    assert_ne!(x.to_vec().unwrap(), [1; N]);
+    drop((x, graph, device, s));
+    rig.finish();
+}
+
+/// One failed operation dooms a capture: no graph with a hole. Drivers before CUDA 12.4 load kernels by launches alone.
+#[test]
+fn a_kernel_that_is_not_loaded_dooms_the_capture() {
+    let rig = Rig::new(cuda_sim::SimDriver::builder().function_load(false), 1);
     let device = rig.device();
     let [s] = rig.streams();
     let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
