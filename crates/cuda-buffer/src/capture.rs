@@ -1,6 +1,7 @@
 //! Captured steps: the accesses of a capture, and graphs that launch through the ledger.
 
 use crate::arena::ArenaShared;
+use crate::captured_launch::Noted;
 use crate::domain::{Domain, DomainId};
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
@@ -17,6 +18,8 @@ use std::sync::Arc;
 pub(crate) struct AccessSet {
     entries: Vec<Entry>,
     by_id: HashMap<DomainId, usize>,
+    /// Launches whose values can be changed.
+    pub(crate) launches: Vec<Noted>,
 }
 
 #[derive(Debug)]
@@ -120,7 +123,8 @@ pub trait CaptureStep {
 
     /// Captures `step` and makes `graph` do that from its next launch on, in place of what it did. A
     /// step that differs in parameters only (other buffers, sizes, values) updates the executable graph, which is
-    /// cheaper than a new one; where the driver can't, it is made anew, and the answer is `false`. Launches under way go on as they were.
+    /// cheaper than a new one; where the driver can't, and for a step with a [`launch_captured`](crate::Launch::launch_captured), it is made anew, and
+    /// the answer is `false`. Launches under way go on as they were.
     ///
     /// ```
     /// use cuda_buffer::{CaptureStep, CudaBuffer, DeviceData};
@@ -206,7 +210,9 @@ fn check_guards(capture: &Capture) -> BufferResult<()> {
 
 fn end(capture: Capture) -> BufferResult<Graph> {
     check_guards(&capture)?;
-    let (graph, set): (_, AccessSet) = capture.end()?.into_parts();
+    let number = capture.session().number();
+    let (graph, mut set): (_, AccessSet) = capture.end()?.into_parts();
+    let launches = std::mem::take(&mut set.launches);
     let (accesses, arenas) = set.into_accesses();
     let launching = Launching {
         held: Vec::with_capacity(accesses.len()),
@@ -217,12 +223,16 @@ fn end(capture: Capture) -> BufferResult<Graph> {
         arenas,
         accesses,
         graph,
+        number,
+        launches,
     })
 }
 
 fn end_into(capture: Capture, graph: &mut Graph) -> BufferResult<bool> {
     check_guards(&capture)?;
-    let (update, set): (_, AccessSet) = capture.end_into(&mut graph.graph)?.into_parts();
+    let number = capture.session().number();
+    let (update, mut set): (_, AccessSet) = capture.end_into(&mut graph.graph)?.into_parts();
+    (graph.number, graph.launches) = (number, std::mem::take(&mut set.launches));
     // What replays under way touch is in the ledgers, which keep it until they are over.
     (graph.accesses, graph.arenas) = set.into_accesses();
     Ok(update == GraphUpdate::Updated)
@@ -272,6 +282,9 @@ pub struct Graph {
     launching: Mutex<Launching>,
     /// The arenas that the accesses lie in, in order of address.
     arenas: Vec<Arc<ArenaShared>>,
+    /// The number of its capture, and the launches that this noted.
+    number: u64,
+    launches: Vec<Noted>,
 }
 
 impl Graph {
@@ -291,6 +304,11 @@ impl Graph {
     #[must_use]
     pub fn accesses(&self) -> usize {
         self.accesses.len()
+    }
+
+    /// The number of the graph's capture, what the driver has of it, and the launches that were noted.
+    pub(crate) fn launches(&mut self) -> (u64, &mut cuda_runtime::Graph, &mut [Noted]) {
+        (self.number, &mut self.graph, &mut self.launches)
     }
 
     /// Queues one replay on `stream`, ordered with every other use of what it accesses.

@@ -235,6 +235,15 @@ pub enum BufferError {
     #[error("a completion that was recorded in a capture tells nothing of work outside it")]
     Captured,
 
+    /// A launch was to be changed in a graph that does not have it.
+    #[error(
+        "this launch of kernel {kernel} is not one of the graph: it is of another graph, or of what this one did before it was captured again"
+    )]
+    StaleLaunch {
+        /// The kernel.
+        kernel: &'static str,
+    },
+
     /// The capture ended with guards alive, so that their work has no known end.
     #[error(
         "the capture ended while {guards} guards of it were alive: release them inside the capture"

@@ -1,13 +1,15 @@
 //! Launching kernels with guards instead of pointers.
 
 use crate::access::{ReadAccess, WriteAccess};
+use crate::captured_launch::{self, CapturedLaunch};
 use crate::owning::OwningReadAccess;
 use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use bytemuck::NoUninit;
 use cuda_driver::{
-    Argument, CallSite, DevicePtr, Footprint, LaunchConfig, LaunchError, Param, Region,
+    Argument, CallSite, DevicePtr, Footprint, KernelDeclaration, LaunchConfig, LaunchError, Param,
+    Region,
 };
 use cuda_runtime::{Kernel, Stream, StreamId};
 use std::marker::PhantomData;
@@ -28,6 +30,7 @@ impl Operand<'_> {
     }
 }
 
+/// The memory behind an argument.
 #[derive(Clone, Copy, Debug)]
 pub struct OperandMemory {
     bytes: u64,
@@ -226,6 +229,19 @@ pub trait Launch {
         config: LaunchConfig,
         args: impl LaunchArgs,
     ) -> BufferResult<()>;
+
+    /// As [`launch`](Self::launch), in a capture: the graph can be given another configuration and other values for this launch, by
+    /// [`Graph::set_launch`](crate::Graph::set_launch).
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotCapturing`](cuda_runtime::RuntimeError::NotCapturing) outside of a capture; as for
+    /// [`launch`](Self::launch).
+    fn launch_captured(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: impl LaunchArgs,
+    ) -> BufferResult<CapturedLaunch>;
 }
 
 impl Launch for Kernel {
@@ -250,6 +266,26 @@ impl Launch for Kernel {
             Ok(())
         })
     }
+
+    #[track_caller]
+    fn launch_captured(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: impl LaunchArgs,
+    ) -> BufferResult<CapturedLaunch> {
+        let _site = CallSite::enter();
+        config.check(self.device().properties())?;
+        stream
+            .check_device(self.device())
+            .map_err(BufferError::of_operand(OperandName::Kernel))?;
+        args.show(|arguments, memory| {
+            check(self, stream, arguments, memory)?;
+            // SAFETY: as for `launch`.
+            let node = unsafe { self.launch_node_unordered(stream, &config, arguments)? };
+            Ok(captured_launch::note(self, node, arguments, memory))
+        })
+    }
 }
 
 /// Checks that the guards cover what the kernel does.
@@ -260,17 +296,28 @@ fn check(
     memory: &[Option<OperandMemory>],
 ) -> BufferResult<()> {
     let declaration = kernel.declaration();
-    let mut footprint = Footprint::default();
-    declaration.add_footprint(arguments, &mut footprint)?;
-    let kernel = declaration.name();
     let timeline = stream.timeline();
     for (argument, (memory, param)) in memory.iter().zip(declaration.params()).enumerate() {
         if let (Some(memory), Param::Pointer { element_bytes, .. }) = (memory, *param)
             && (memory.timeline != timeline || memory.element_bytes != element_bytes)
         {
+            let kernel = declaration.name();
             return Err(misused(kernel, argument, memory, timeline, element_bytes));
         }
     }
+    check_footprint(declaration, arguments, memory)
+}
+
+/// Checks that what the kernel touches lies within memory that it may so use.
+#[inline]
+pub(crate) fn check_footprint(
+    declaration: &KernelDeclaration,
+    arguments: &[Argument],
+    memory: &[Option<OperandMemory>],
+) -> BufferResult<()> {
+    let mut footprint = Footprint::default();
+    declaration.add_footprint(arguments, &mut footprint)?;
+    let kernel = declaration.name();
     for region in footprint.regions() {
         let Some(memory) = &memory[region.param] else {
             return Err(LaunchError::Declaration { kernel }.into());

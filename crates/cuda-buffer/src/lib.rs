@@ -42,7 +42,8 @@
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
 //! - accesses: `guard` under all of them, `access` on a stream, `acquire` several at once, `slice` for addresses,
 //!   [`OwningReadAccess`] (`owning`) for the last one, `blocking` for synchronous calls;
-//! - work: `launch`, `transfer`, [`Rows`] (`rows`), and `capture` for graphs; `primitive` is what loom replaces.
+//! - work: `launch`, `transfer`, [`Rows`] (`rows`), `capture` for graphs, and
+//!   [`CapturedLaunch`] (`captured_launch`) for their launches with other values; `primitive` is what loom replaces.
 
 mod access;
 mod acquire;
@@ -51,6 +52,7 @@ mod arena;
 mod blocking;
 mod buffer;
 mod capture;
+mod captured_launch;
 mod data;
 mod device_array;
 mod device_slab;
@@ -87,6 +89,7 @@ pub use ambient::{AmbientDeviceArray, DeviceAmbient, HeldArray};
 pub use blocking::{BlockingReadAccess, BlockingWriteAccess};
 pub use buffer::CudaBuffer;
 pub use capture::{CaptureStep, Graph};
+pub use captured_launch::{CapturedLaunch, Kept, NewArg, NewArgs};
 pub use cuda_runtime as runtime;
 pub use data::DeviceData;
 pub use device_array::DeviceArray;

@@ -73,6 +73,8 @@ pub struct Session {
     attachment: RefCell<Option<Box<dyn Any + Send>>>,
     failure: RefCell<Option<RuntimeError>>,
     global: RefCell<Option<GlobalCapture>>,
+    /// Whether somebody knows a node of the graph, which then has to be kept beside its executable form.
+    keeps_source: Cell<bool>,
 }
 
 impl Session {
@@ -110,6 +112,10 @@ impl Session {
         self.failure
             .borrow_mut()
             .get_or_insert_with(|| error.clone());
+    }
+
+    pub(crate) fn keep_source(&self) {
+        self.keeps_source.set(true);
     }
 
     pub(crate) fn new_event(&self) -> RuntimeResult<RawEvent> {
@@ -174,6 +180,7 @@ impl Capture {
             attachment: RefCell::default(),
             failure: RefCell::default(),
             global: RefCell::new(global),
+            keeps_source: Cell::new(false),
         });
         CURRENT.with(|current| current.0.replace(Some(session.clone())));
         OPEN.set(true);
@@ -299,40 +306,47 @@ fn join_back(session: &Session) -> RuntimeResult<()> {
     Ok(())
 }
 
-/// Ends the capture at the driver, and uses its graph once.
+/// Ends the capture at the driver, and uses its graph once. The graph itself is there no more, unless nodes of it are known.
 fn with_graph<T>(
     session: &Session,
     using: impl FnOnce(&DeviceCore, RawGraph) -> RuntimeResult<T>,
-) -> RuntimeResult<(T, RuntimeResult<()>)> {
+) -> RuntimeResult<(T, Option<RawGraph>, RuntimeResult<()>)> {
     let core = session.core();
     let raw = session.streams.borrow()[0].slot().raw;
     // After an error `close` asks the driver whether the capture is over.
     let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw))?;
     session.streams.borrow()[0].slot().leave_capture();
     let used = using(core, graph);
-    // SAFETY: the handle is known here alone, and the executable form does not need it.
-    let destroyed = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
-    Ok((used?, destroyed))
+    let source = (used.is_ok() && session.keeps_source.get()).then_some(graph);
+    let destroyed = match source {
+        Some(_) => Ok(()),
+        // SAFETY: the handle is known here alone, and the executable form does not need it.
+        None => core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) }),
+    };
+    Ok((used?, source, destroyed))
 }
 
 /// Ends the capture at the driver and makes its graph executable.
 fn finish(session: &Session) -> RuntimeResult<Graph> {
-    let ((nodes, exec), destroyed) = with_graph(session, |core, graph| {
+    let ((nodes, exec), source, destroyed) = with_graph(session, |core, graph| {
         let nodes = core.call(|driver| driver.graph_node_count(core.id, graph))?;
         let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;
         Ok((nodes, exec))
     })?;
     let keep = std::mem::take(&mut *session.keep.borrow_mut());
-    let graph = Graph::new(session.device.clone(), exec, nodes, keep);
+    let graph = Graph::new(session.device.clone(), exec, source, nodes, keep);
     destroyed.map(|()| graph)
 }
 
 /// Ends the capture at the driver and gives its work to a graph that is executable.
 fn finish_into(session: &Session, target: &mut Graph) -> RuntimeResult<GraphUpdate> {
     let keep = std::mem::take(&mut *session.keep.borrow_mut());
-    let (update, destroyed) = with_graph(session, |core, graph| {
-        target.become_graph(core, graph, keep)
+    // Nodes are of the graph that the executable form was made of.
+    let anew = session.keeps_source.get();
+    let (update, source, destroyed) = with_graph(session, |core, graph| {
+        target.become_graph(core, graph, anew, keep)
     })?;
+    target.replace_source(source);
     // The update is done: what could not be destroyed is for the next call that begins something.
     if let Err(error) = destroyed {
         session.core().park(error);

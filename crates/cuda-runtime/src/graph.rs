@@ -1,12 +1,15 @@
 //! Executable graphs, and what they keep alive.
 
-use crate::RuntimeResult;
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave};
+use crate::module::Kernel;
 use crate::stream::Stream;
-use cuda_driver::{CallSite, ErrorCode, GraphUpdate, RawGraph, RawGraphExec};
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{
+    Argument, CallSite, ErrorCode, GraphUpdate, LaunchConfig, RawGraph, RawGraphExec, RawGraphNode,
+};
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use std::any::Any;
@@ -21,6 +24,8 @@ pub(crate) type Kept = Vec<Arc<dyn Any + Send + Sync>>;
 pub struct Graph {
     device: Device,
     exec: RawGraphExec,
+    /// What it was made of, where nodes of that are known.
+    source: Option<RawGraph>,
     nodes: usize,
     keep: Kept,
     /// The latest replay. The driver wants launches of one executable graph from one thread at a time, and runs the replays
@@ -29,11 +34,18 @@ pub struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn new(device: Device, exec: RawGraphExec, nodes: usize, keep: Kept) -> Self {
+    pub(crate) fn new(
+        device: Device,
+        exec: RawGraphExec,
+        source: Option<RawGraph>,
+        nodes: usize,
+        keep: Kept,
+    ) -> Self {
         device.core().live.graphs.fetch_add(1, Ordering::Relaxed);
         Self {
             device,
             exec,
+            source,
             nodes,
             keep,
             last: Mutex::new(None),
@@ -104,24 +116,64 @@ impl Graph {
         Ok(done)
     }
 
+    /// Gives a launch another configuration and other arguments from the next replay on; replays under way go on as they were.
+    /// After an error it is as before.
+    ///
+    /// # Errors
+    /// [`RuntimeError::WrongDevice`]; the driver's own.
+    ///
+    /// # Safety
+    /// [`Kernel::launch_node_unordered`](crate::Kernel::launch_node_unordered) of `kernel` returned `node` in the capture that this graph was made of, the last
+    /// one that it was given. The arguments fit, and what the launch touches then is among what whoever launches the graph keeps alive and
+    /// orders.
+    #[track_caller]
+    pub unsafe fn set_kernel(
+        &mut self,
+        node: RawGraphNode,
+        kernel: &Kernel,
+        config: &LaunchConfig,
+        args: &[Argument],
+    ) -> RuntimeResult<()> {
+        let _site = CallSite::enter();
+        if !kernel.device().same(&self.device) {
+            return Err(RuntimeError::WrongDevice {
+                expected: self.device.id(),
+                given: kernel.device().id(),
+            });
+        }
+        let core = self.device.core();
+        core.call(|driver| {
+            let function = kernel.function();
+            // SAFETY: the caller's promise; nobody else has the graph while it is borrowed for this.
+            unsafe {
+                driver.graph_exec_set_kernel(core.id, self.exec, node, function, config, args)
+            }
+        })
+    }
+
     /// Does what `graph` does from the next launch on, with `keep` for it; by a new executable graph where this one can't be
-    /// updated. After an error it is as before.
+    /// updated, or must not be. After an error it is as before.
     pub(crate) fn become_graph(
         &mut self,
         core: &DeviceCore,
         graph: RawGraph,
+        anew: bool,
         keep: Kept,
     ) -> RuntimeResult<GraphUpdate> {
         let nodes = core.call(|driver| driver.graph_node_count(core.id, graph))?;
-        let update = core.call(|driver| {
-            // SAFETY: nobody else has the graph while it is borrowed for this; the caller keeps what its nodes touch.
-            match unsafe { driver.graph_exec_update(core.id, self.exec, graph) } {
-                Err(error) if error.code == ErrorCode::NOT_SUPPORTED => {
-                    Ok(GraphUpdate::NotSupported)
+        let update = if anew {
+            GraphUpdate::NotSupported
+        } else {
+            core.call(|driver| {
+                // SAFETY: nobody else has the graph while it is borrowed for this; the caller keeps what its nodes touch.
+                match unsafe { driver.graph_exec_update(core.id, self.exec, graph) } {
+                    Err(error) if error.code == ErrorCode::NOT_SUPPORTED => {
+                        Ok(GraphUpdate::NotSupported)
+                    }
+                    update => update,
                 }
-                update => update,
-            }
-        })?;
+            })?
+        };
         if update != GraphUpdate::Updated {
             let exec = core.call(|driver| driver.graph_instantiate(core.id, graph))?;
             destroy(core, std::mem::replace(&mut self.exec, exec));
@@ -135,6 +187,13 @@ impl Graph {
         }
         self.give_up(earlier, last);
         Ok(update)
+    }
+
+    /// Notes what the executable graph is made of now.
+    pub(crate) fn replace_source(&mut self, source: Option<RawGraph>) {
+        if let Some(earlier) = std::mem::replace(&mut self.source, source) {
+            destroy_source(self.device.core(), earlier);
+        }
     }
 
     /// Gives up what replays needed, once the last one is over.
@@ -162,11 +221,22 @@ fn destroy(core: &DeviceCore, exec: RawGraphExec) {
     }
 }
 
+fn destroy_source(core: &DeviceCore, source: RawGraph) {
+    // SAFETY: as above.
+    let result = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, source) });
+    if let Err(error) = result {
+        core.park(error);
+    }
+}
+
 impl Drop for Graph {
     fn drop(&mut self) {
         let core = self.device.core();
         core.live.graphs.fetch_sub(1, Ordering::Relaxed);
         destroy(core, self.exec);
+        if let Some(source) = self.source.take() {
+            destroy_source(core, source);
+        }
         let (keep, last) = (std::mem::take(&mut self.keep), self.last.get_mut().take());
         self.give_up(keep, last);
     }

@@ -1,12 +1,13 @@
 //! Modules and kernels: loaded once per device, before any capture.
 
+use crate::capture::Session;
 use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult, capture};
 use cuda_driver::{
     Argument, CallSite, Driver, ErrorCode, KernelDeclaration, LaunchConfig, ModuleImage,
-    RawFunction, RawModule,
+    RawFunction, RawGraphNode, RawModule,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -188,13 +189,7 @@ impl Kernel {
         stream.check_device(&self.device)?;
         let warm = self.warm.load(Ordering::Relaxed);
         if !warm && let Some(session) = stream.session()? {
-            let error = RuntimeError::ColdKernel {
-                kernel: self.declaration.name(),
-                device: self.device.id(),
-            };
-            // The step would have made this launch: a graph without it is not the step.
-            session.doom(&error);
-            return Err(error);
+            return Err(self.cold(&session));
         }
         let device = self.device.id();
         stream.slot().enqueue(|driver, raw| {
@@ -205,6 +200,55 @@ impl Kernel {
             self.warm.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// As [`launch_unordered`](Self::launch_unordered), in a capture: the launch's node, whose parameters
+    /// [`Graph::set_kernel`](crate::Graph::set_kernel) changes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotCapturing`] outside of a capture; as for [`launch_unordered`](Self::launch_unordered).
+    ///
+    /// # Safety
+    /// As for [`launch_unordered`](Self::launch_unordered).
+    #[track_caller]
+    pub unsafe fn launch_node_unordered(
+        &self,
+        stream: &Stream,
+        config: &LaunchConfig,
+        args: &[Argument],
+    ) -> RuntimeResult<RawGraphNode> {
+        let _site = CallSite::enter();
+        stream.check_device(&self.device)?;
+        let session = stream.session()?.ok_or(RuntimeError::NotCapturing)?;
+        if !self.warm.load(Ordering::Relaxed) {
+            return Err(self.cold(&session));
+        }
+        let device = self.device.id();
+        let frontier = stream.slot().enqueue(|driver, raw| {
+            // SAFETY: the caller's promise.
+            unsafe { driver.launch(device, self.function, config, raw, args) }?;
+            driver.capture_frontier(device, raw)
+        })?;
+        let [node] = frontier[..] else {
+            unreachable!("what comes after a launch comes after that launch alone")
+        };
+        session.keep_source();
+        Ok(node)
+    }
+
+    pub(crate) fn function(&self) -> RawFunction {
+        self.function
+    }
+
+    /// The step would have made this launch: a graph without it is not the step.
+    #[cold]
+    fn cold(&self, session: &Session) -> RuntimeError {
+        let error = RuntimeError::ColdKernel {
+            kernel: self.declaration.name(),
+            device: self.device.id(),
+        };
+        session.doom(&error);
+        error
     }
 }
 

@@ -1,10 +1,10 @@
 //! Every driver call of a scenario fails once: no panic, no hang, tokens back, the error reported, nothing lost
 //! that is not counted, and nothing wrong on the device.
 
-use crate::kit::{Kit, N, Rig, block_on, cases};
+use crate::kit::{Kit, N, Rig, block_on, cases, elements};
 use cuda_buffer::{
-    BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, Graph,
-    PinnedBuffer, Rows,
+    BufferError, BufferResult, CaptureStep, CapturedLaunch, CudaBuffer, DeviceArena, DeviceData,
+    DeviceSlab, Graph, Kept, Launch, PinnedBuffer, Rows,
 };
 use cuda_driver::{Call, CallCounts, Driver, ErrorCode};
 use cuda_runtime::{Device, Runtime, RuntimeError, Stream};
@@ -25,6 +25,7 @@ struct Fixture {
     pinned: PinnedBuffer<u32>,
     arena: DeviceArena,
     graph: Graph,
+    launch: CapturedLaunch,
 }
 
 fn capture(
@@ -33,17 +34,22 @@ fn capture(
     x: &mut CudaBuffer<u32>,
     y: &mut CudaBuffer<u32>,
     arena: &mut DeviceArena,
-) -> BufferResult<Graph> {
-    s.capture(|capture| {
+) -> BufferResult<(Graph, CapturedLaunch)> {
+    let mut launch = None;
+    let graph = s.capture(|capture| {
         capture.join(t)?;
-        kit.step(s, x, 1)?;
+        let mut out = x.write_synchronized_with(s)?;
+        let args = (N as u32, 1_u32, &mut out);
+        launch = Some(kit.step.launch_captured(s, elements(N), args)?);
+        out.release()?;
         kit.map(t, y, x, 2)?;
         arena.frame().scratch(|frame| {
             let mut carve = frame.alloc(Undef::<u32, _>::new([N])).expect("room");
             kit.map(s, &mut carve, y, 3)?;
             kit.join(t, y, &carve, x)
         })
-    })
+    })?;
+    Ok((graph, launch.expect("the step has run")))
 }
 
 impl Fixture {
@@ -54,7 +60,7 @@ impl Fixture {
         let (mut x, mut y) = (CudaBuffer::new(&device, N)?, CudaBuffer::new(&device, N)?);
         let pinned = PinnedBuffer::new(&device, N)?;
         let mut arena = DeviceArena::over(DeviceSlab::new(&device, 2048)?).expect("aligned");
-        let graph = capture(&kit, &streams, &mut x, &mut y, &mut arena)?;
+        let (graph, launch) = capture(&kit, &streams, &mut x, &mut y, &mut arena)?;
         x.fill(&streams[0], 0)?;
         y.fill(&streams[1], 0)?;
         Ok(Self {
@@ -66,6 +72,7 @@ impl Fixture {
             pinned,
             arena,
             graph,
+            launch,
         })
     }
 
@@ -80,6 +87,7 @@ impl Fixture {
             pinned,
             arena,
             graph,
+            launch,
         } = self;
         let [s, t] = &*streams;
         x.fill(s, 1)?;
@@ -101,9 +109,10 @@ impl Fixture {
             x.copy_from(&carve, s)
         })?;
         y.copy_from_slice(&[3; N])?;
+        graph.set_launch(launch, elements(N), (Kept, 1_u32, Kept))?;
         graph.launch(t)?;
         assert_eq!((x.to_vec()?, y.to_vec()?), (vec![445; N], vec![14_253; N]));
-        let mut other = capture(kit, &[s.clone(), t.clone()], x, y, arena)?;
+        let (mut other, _) = capture(kit, &[s.clone(), t.clone()], x, y, arena)?;
         other.launch(s)?;
         assert_eq!((x.to_vec()?, y.to_vec()?), (vec![1336; N], vec![42_765; N]));
         // Made anew, and then updated.

@@ -4,6 +4,7 @@
 
 mod accesses;
 mod ambient;
+mod captured_launches;
 mod cases;
 mod costs;
 mod faults;

@@ -148,6 +148,12 @@ pub(crate) enum Op {
         g: u8,
         s: u8,
     },
+    /// A captured step, from the next launch on, with another value.
+    Change {
+        g: u8,
+        l: u8,
+        a: u32,
+    },
     DropGraph {
         g: u8,
     },
@@ -224,6 +230,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         }),
         6 => (i(), i()).prop_map(|(g, s)| Op::Launch { g, s }),
         1 => (i(), i()).prop_map(|(g, s)| Op::Relaunch { g, s }),
+        2 => (i(), i(), v()).prop_map(|(g, l, a)| Op::Change { g, l, a }),
         1 => i().prop_map(|g| Op::DropGraph { g }),
     ]
 }

@@ -6,6 +6,8 @@ use crate::kit::{N, elements, join_of, map_of, step_of};
 use cuda_buffer::{AccessCompletion, BufferResult, DeviceData, Launch, acquire_all, copy_slice};
 use cuda_runtime::Stream;
 use space_core::{Space, Undef};
+use std::cell::Cell;
+use std::rc::Rc;
 
 impl World {
     /// Queues work on streams of device `d`, and says what it does to the models.
@@ -32,12 +34,21 @@ impl World {
             }
             Work::Step { b, a } => {
                 let b = self.near(b, d);
-                self.places[d]
-                    .kit
-                    .step(stream, &mut self.buffers[b].data, a)?;
+                let kit = &self.places[d].kit;
+                let a = Rc::new(Cell::new(a));
+                if stream.is_capturing() {
+                    let mut out = self.buffers[b].data.write_synchronized_with(stream)?;
+                    let args = (N as u32, a.get(), &mut out);
+                    let launch = kit.step.launch_captured(stream, elements(N), args)?;
+                    out.release()?;
+                    self.noted.push((launch, a.clone()));
+                } else {
+                    kit.step(stream, &mut self.buffers[b].data, a.get())?;
+                }
                 let x = self.buffers[b].model.clone();
                 Ok(Box::new(move || {
-                    x.borrow_mut().iter_mut().for_each(|x| *x = step_of(*x, a))
+                    let step = |x: &mut u32| *x = step_of(*x, a.get());
+                    x.borrow_mut().iter_mut().for_each(step);
                 }))
             }
             Work::Map { dst, src, a } => {

@@ -3,12 +3,12 @@
 use super::op::Op;
 use crate::kit::{Kit, N, Rig, elements, map_of, step_of};
 use cuda_buffer::{
-    BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData, DeviceSlab, Graph,
-    Launch, PartitionedCudaBuffer, PinnedBuffer, PinnedPool,
+    BufferError, BufferResult, CaptureStep, CapturedLaunch, CudaBuffer, DeviceArena, DeviceData,
+    DeviceSlab, Graph, Kept, Launch, PartitionedCudaBuffer, PinnedBuffer, PinnedPool,
 };
 use cuda_runtime::{Capture, Device, Stream};
-use std::cell::RefCell;
-use std::mem::replace;
+use std::cell::{Cell, RefCell};
+use std::mem::{replace, take};
 use std::rc::Rc;
 
 /// The host's model of one buffer's contents. Graphs share them with buffers, as they share the buffers themselves.
@@ -39,8 +39,12 @@ pub(super) struct Value {
 struct Recorded {
     graph: Graph,
     replay: Vec<Replay>,
+    launches: Vec<Noted>,
     d: usize,
 }
+
+/// A captured launch, and the value that the model of its replay uses.
+type Noted = (CapturedLaunch, Rc<Cell<u32>>);
 
 pub(crate) struct World {
     pub(super) places: Vec<Place>,
@@ -50,6 +54,8 @@ pub(crate) struct World {
     pub(super) buffers: Vec<Value>,
     pub(super) pinned: Vec<(PinnedBuffer<u32>, Model)>,
     graphs: Vec<Recorded>,
+    /// Launches of the capture that is open.
+    pub(super) noted: Vec<Noted>,
 }
 
 /// Two different elements of a slice: the first for writing.
@@ -105,6 +111,7 @@ impl World {
             streams,
             buffers,
             graphs: Vec::new(),
+            noted: Vec::new(),
         })
     }
 
@@ -310,7 +317,9 @@ impl World {
             }
             Op::Capture { .. } => self.capture(op)?,
             Op::Launch { g, s } | Op::Relaunch { g, s } if !self.graphs.is_empty() => {
-                let Recorded { graph, replay, d } = &self.graphs[*g as usize % self.graphs.len()];
+                let Recorded {
+                    graph, replay, d, ..
+                } = &self.graphs[*g as usize % self.graphs.len()];
                 let stream = self.stream_of(*d, *s);
                 let times = if matches!(op, Op::Relaunch { .. }) {
                     3
@@ -322,11 +331,22 @@ impl World {
                     replay.iter().for_each(|work| work());
                 }
             }
+            Op::Change { g, l, a } if !self.graphs.is_empty() => {
+                let g = *g as usize % self.graphs.len();
+                let Recorded {
+                    graph, launches, ..
+                } = &mut self.graphs[g];
+                if let Some(at) = (*l as usize).checked_rem(launches.len()) {
+                    let (launch, value) = &launches[at];
+                    graph.set_launch(launch, elements(N), (Kept, *a, Kept))?;
+                    value.set(*a);
+                }
+            }
             Op::DropGraph { g } if !self.graphs.is_empty() => {
                 let g = *g as usize % self.graphs.len();
                 self.graphs.swap_remove(g);
             }
-            Op::Launch { .. } | Op::Relaunch { .. } | Op::DropGraph { .. } => {}
+            Op::Launch { .. } | Op::Relaunch { .. } | Op::Change { .. } | Op::DropGraph { .. } => {}
         }
         Ok(())
     }
@@ -385,7 +405,12 @@ impl World {
                 graph
             }
         };
-        self.graphs.push(Recorded { graph, replay, d });
+        self.graphs.push(Recorded {
+            graph,
+            replay,
+            launches: take(&mut self.noted),
+            d,
+        });
         Ok(())
     }
 
@@ -471,6 +496,7 @@ impl World {
             buffers,
             pinned,
             graphs,
+            ..
         } = self;
         if graphs_last {
             drop((streams, buffers, pinned, places, graphs));
