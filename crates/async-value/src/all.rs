@@ -5,8 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Awaits several tickets: a tuple of up to eight [`Read`]s and [`Write`]s, or a vector of either. The guards come in the same
-/// order.
+/// Awaits several tickets: a tuple of up to eight [`Read`]s, [`Write`]s and [`All`]s, or a vector of one of these. The guards come
+/// in the same order.
 ///
 /// They are awaited one after the other, so waking costs no more than for one. With an error the other tickets are given up.
 ///
@@ -73,6 +73,14 @@ mod sealed {
         type Guard = WriteGuard<T>;
         fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<WriteGuard<T>, AsyncError>> {
             Future::poll(Pin::new(self), context).map(Ok)
+        }
+    }
+
+    /// Several at a place of one, in what [`all`](super::all) takes.
+    impl<T: super::Tickets> Ticket for super::All<T> {
+        type Guard = T::Guards;
+        fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T::Guards, AsyncError>> {
+            Future::poll(Pin::new(self), context)
         }
     }
 

@@ -185,6 +185,14 @@ impl Ledger {
         self.readers.push(done);
     }
 
+    /// The only latest write that may not be done.
+    pub(crate) fn last_write(&self) -> Option<Completion> {
+        match &self.writers[..] {
+            [writer] if !writer.is_known_complete() => Some(writer.clone()),
+            _ => None,
+        }
+    }
+
     /// Number of live accesses.
     pub(crate) fn held(&self) -> usize {
         self.holders.len()

@@ -33,7 +33,7 @@ struct PoolState {
     replaced: u64,
     /// Streams that could not be replaced yet.
     missing: usize,
-    /// Who waits, first come first served.
+    /// Who waits, first come first served: by number.
     waiting: VecDeque<Ticket>,
     next_ticket: u64,
     /// What the notifier watches for those who wait.
@@ -84,6 +84,12 @@ impl PoolState {
             pending: self.pending.len(),
             replaced: self.replaced,
         }
+    }
+
+    /// Where in the queue a ticket is.
+    fn place_of(&self, ticket: u64) -> Option<usize> {
+        let number = |place: &Ticket| place.number;
+        self.waiting.binary_search_by_key(&ticket, number).ok()
     }
 
     /// Moves streams whose work is known to be done to the idle ones.
@@ -273,10 +279,7 @@ impl Pool {
             return;
         }
         let mut state = self.state.lock();
-        let at = state
-            .waiting
-            .iter()
-            .position(|place| place.number == ticket);
+        let at = state.place_of(ticket);
         let place = at.and_then(|at| state.waiting.remove(at));
         if state.waiting.is_empty() {
             self.end_watches(&mut state);
@@ -329,11 +332,8 @@ impl Pool {
                 return Ok(Some(leases));
             }
         }
-        let known = state
-            .waiting
-            .iter_mut()
-            .find(|place| Some(place.number) == *ticket);
-        match (known, waker.take()) {
+        let known = ticket.and_then(|ticket| state.place_of(ticket));
+        match (known.map(|at| &mut state.waiting[at]), waker.take()) {
             (Some(place), Some(new)) => waker = Some(std::mem::replace(&mut place.waker, new)),
             (None, Some(waker)) => {
                 let number = state.next_ticket;

@@ -7,9 +7,12 @@
 
 #[path = "../../cuda-buffer/benches/costs/counting.rs"]
 mod counting;
+#[path = "costs/in_turn.rs"]
+mod in_turn;
 #[path = "../../cuda-buffer/benches/costs/null.rs"]
 mod null;
 
+use async_value::{Async, SeededExecutor};
 use cuda_buffer::{CudaBuffer, DeviceData, DeviceSliceMut, LaunchArg, acquire_all};
 use cuda_runtime::{Runtime, Stream};
 use ndarray::Array2;
@@ -19,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tensor_cuda::{
     CudaTensor, ElementType, Execution, HostBlas, Matrix, MatrixHandle, MatrixProduct,
-    MatrixProvider, Transform, gemm,
+    MatrixProvider, Transform, asynchronous, gemm,
 };
 
 #[global_allocator]
@@ -30,7 +33,17 @@ const SMALL: usize = 4;
 /// Rows and columns of the large product.
 const LARGE: usize = 1024;
 
-const CASES: [&str; 3] = ["gemm on a stream", "gemm on a lease", "bare provider call"];
+const CASES: [&str; 6] = [
+    "gemm on a stream",
+    "gemm on a lease",
+    "gemm, leased for it",
+    "gemm queued, in turn",
+    "gemm queued, seeded",
+    "bare provider call",
+];
+
+/// Products that are queued before they are run.
+const QUEUED: u32 = 100;
 
 struct World {
     runtime: Runtime,
@@ -39,6 +52,10 @@ struct World {
     a: CudaTensor<f32, 2>,
     b: CudaTensor<f32, 2>,
     c: CudaTensor<f32, 2>,
+    /// The same on values whose writers may not have run.
+    queued: [Async<CudaTensor<f32, 2>>; 3],
+    in_turn: in_turn::InTurn,
+    seeded: SeededExecutor,
 }
 
 impl World {
@@ -52,6 +69,7 @@ impl World {
         let stream = device.streams().acquire().expect("a stream");
         let tensor = || CudaTensor::uninitialized_on(&stream, [SMALL, SMALL]).expect("a tensor");
         let (a, b, c) = (tensor(), tensor(), tensor());
+        let queued = [tensor(), tensor(), tensor()].map(Async::new);
         let lease = tensor_cuda::Blas::of(device).lease().expect("a lease");
         Self {
             stream,
@@ -59,6 +77,9 @@ impl World {
             a,
             b,
             c,
+            queued,
+            in_turn: in_turn::InTurn::default(),
+            seeded: SeededExecutor::new(0),
             runtime,
         }
     }
@@ -70,7 +91,10 @@ impl World {
             a,
             b,
             c,
-            ..
+            queued: [x, y, z],
+            in_turn,
+            seeded,
+            runtime,
         } = self;
         match case {
             "gemm on a stream" => {
@@ -82,6 +106,31 @@ impl World {
                 for _ in 0..rounds {
                     gemm(lease, &mut *c, 1.0, &*a, &*b, 0.0).expect("a product");
                 }
+            }
+            "gemm, leased for it" => {
+                let blas = tensor_cuda::Blas::of(runtime.default_device());
+                for _ in 0..rounds {
+                    let lease = blas.lease().expect("a lease");
+                    gemm(&lease, &mut *c, 1.0, &*a, &*b, 0.0).expect("a product");
+                }
+            }
+            "gemm queued, in turn" => {
+                for _ in 0..rounds / QUEUED {
+                    for _ in 0..QUEUED {
+                        asynchronous::gemm(in_turn, z, 1.0, x, y, 0.0).expect("queued");
+                    }
+                    in_turn.run();
+                }
+                drop(z.try_read().expect("they have run"));
+            }
+            "gemm queued, seeded" => {
+                for _ in 0..rounds / QUEUED {
+                    for _ in 0..QUEUED {
+                        asynchronous::gemm(seeded, z, 1.0, x, y, 0.0).expect("queued");
+                    }
+                    seeded.run().expect("they run");
+                }
+                drop(z.try_read().expect("they have run"));
             }
             _ => bare(stream, [c, a, b], rounds),
         }

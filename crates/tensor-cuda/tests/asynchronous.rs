@@ -7,10 +7,11 @@ use cuda_sim::{Schedule, SimDriver};
 use ndarray::{Array2, array};
 use std::sync::Arc;
 use tensor_cuda::asynchronous::{
-    Recording, add, assign_product, axpy, copy, device_task, fill, from_ndarray, gemm, linear, map,
-    map_in_place, multiply, multiply_in_place, scale, to_device, to_ndarray,
+    Recording, add, add_bias, argmax, assign_product, axpy, cast, copy, device_task, fill,
+    from_ndarray, gemm, gemm_batched, gemm_strided_batched, gemv, linear, map, map_in_place, max,
+    min, multiply, multiply_in_place, norm, scale, sum, to_device, to_ndarray,
 };
-use tensor_cuda::{CudaTensor, Map, TensorError, TensorResult};
+use tensor_cuda::{Activation, CudaTensor, Map, Norm, TensorError, TensorResult};
 
 type Matrix = Async<CudaTensor<f64, 2>>;
 
@@ -88,6 +89,164 @@ fn operations_equal_those_on_the_host() {
         drop((a, b, out));
         check(runtime);
     }
+}
+
+#[test]
+fn products_of_vectors_and_batches_and_reductions_equal_those_on_the_host() {
+    for seed in 0..10 {
+        let runtime = runtime(seed, 1, 3);
+        let device = runtime.default_device();
+        let executor = SeededExecutor::new(seed);
+        let (x, y) = (matrix(3, 0), matrix(3, 5));
+        let row = array![1.0, -2.0, 3.0];
+        let a = from_ndarray(&executor, device, x.clone()).unwrap();
+        let b = from_ndarray(&executor, device, y.clone()).unwrap();
+        let v = from_ndarray(&executor, device, row.clone()).unwrap();
+        let cube = ndarray::stack![ndarray::Axis(0), x, y];
+        let both = from_ndarray(&executor, device, cube.clone()).unwrap();
+        // What they make, and what they change; all of it before anything has run.
+        let (w, sums, largest, smallest): (Async<CudaTensor<f64, 1>>, _, _, _) = (
+            Async::empty(),
+            Async::empty(),
+            Async::empty(),
+            Async::empty(),
+        );
+        let (total, length) = (Async::empty(), Async::empty());
+        let (first, second): (Matrix, Matrix) = (Async::empty(), Async::empty());
+        let (squares, at) = (Async::empty(), Async::empty());
+        let narrow: Async<CudaTensor<f32, 2>> = Async::empty();
+        gemv(&executor, &w, 2.0, &a, &v, 0.0).unwrap();
+        gemv(&executor, &w, 1.0, &b, &v, -1.0).unwrap();
+        gemm_strided_batched(&executor, &squares, 1.0, &both, &both, 0.0).unwrap();
+        gemm_batched(
+            &executor,
+            &[&first, &second],
+            1.0,
+            &[&a, &b],
+            &[&b, &b],
+            0.0,
+        )
+        .unwrap();
+        sum(&executor, &sums, &first, [1]).unwrap();
+        sum(&executor, &total, &second, [0, 1]).unwrap();
+        max(&executor, &largest, &first, [0]).unwrap();
+        min(&executor, &smallest, &first, [0]).unwrap();
+        norm(&executor, &length, Norm::One, &a, [0, 1]).unwrap();
+        argmax(&executor, &at, &second, 1).unwrap();
+        cast(&executor, &narrow, &second).unwrap();
+        add_bias(&executor, &first, &v, Activation::Relu).unwrap();
+        // Changes nothing of what was asked for before.
+        fill(&executor, &a, 9.0).unwrap();
+        fill(&executor, &second, 9.0).unwrap();
+
+        macro_rules! equal {
+            ($value:expr, $expected:expr) => {
+                let host = to_ndarray(&executor, $value).unwrap();
+                let host = executor.run_until(host.read()).unwrap().unwrap();
+                assert_eq!(*host, $expected, "seed {seed}");
+            };
+        }
+        let (xy, yy) = (x.dot(&y), y.dot(&y));
+        let fold = |axis, f: fn(f64, f64) -> f64, start| {
+            xy.fold_axis(ndarray::Axis(axis), start, move |&a, &b| f(a, b))
+        };
+        equal!(&w, y.dot(&row) - x.dot(&row) * 2.0);
+        equal!(&squares, ndarray::stack![ndarray::Axis(0), x.dot(&x), yy]);
+        equal!(&sums, xy.sum_axis(ndarray::Axis(1)));
+        equal!(&total, ndarray::arr0(yy.sum()));
+        equal!(&largest, fold(0, f64::max, f64::NEG_INFINITY));
+        equal!(&smallest, fold(0, f64::min, f64::INFINITY));
+        equal!(&length, ndarray::arr0(x.mapv(f64::abs).sum()));
+        let largest_at = |row: ndarray::ArrayView1<'_, f64>| {
+            let most = row.fold(f64::NEG_INFINITY, |most, &x| most.max(x));
+            row.iter().position(|&x| x == most).unwrap() as u32
+        };
+        equal!(&at, yy.map_axis(ndarray::Axis(1), largest_at));
+        equal!(&narrow, yy.mapv(|x| x as f32));
+        equal!(&first, (&xy + &row).mapv(|x| x.max(0.0)));
+        equal!(&second, Array2::from_elem((3, 3), 9.0));
+        drop((a, b, v, both, w, sums, largest, smallest, total, length));
+        drop((first, second, squares, narrow, at));
+        check(runtime);
+    }
+}
+
+#[test]
+fn a_batch_says_which_operand_is_wrong_and_fails_as_a_whole() {
+    let runtime = runtime(0, 1, 2);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(0);
+    let a = from_ndarray(&executor, device, matrix(3, 0)).unwrap();
+    let wide = from_ndarray(&executor, device, matrix(2, 0)).unwrap();
+    let (b, c): (Matrix, Matrix) = (Async::empty(), Async::empty());
+    let on = &executor;
+    let none = gemm_batched::<_, f64>(on, &[], 1.0, &[], &[], 0.0);
+    assert!(matches!(none, Err(TensorError::NoOperand)));
+    let short = gemm_batched(on, &[&b, &c], 1.0, &[&a], &[&a, &a], 0.0).unwrap_err();
+    assert!(
+        matches!(&short, TensorError::ShapeMismatch { operand: "a", given, .. } if given == &[1]),
+        "{short}"
+    );
+    for (out, a, operand) in [([&b, &b], [&a, &a], "out"), ([&b, &c], [&a, &b], "a")] {
+        let aliased = gemm_batched(on, &out, 1.0, &a, &a, 0.0);
+        assert!(
+            matches!(aliased, Err(TensorError::Aliased { operand: found, .. }) if found == operand)
+        );
+    }
+    // None of these has taken a ticket.
+    executor
+        .run_until(async { a.read().await.map(drop) })
+        .unwrap()
+        .unwrap();
+    assert!(matches!(b.try_read(), Err(AsyncError::Empty { .. })));
+    gemm_batched(on, &[&b, &c], 1.0, &[&a, &a], &[&a, &wide], 0.0).unwrap();
+    for value in [&b, &c] {
+        let failed = executor.run_until(value.read()).unwrap();
+        let Err(AsyncError::Failed(failure)) = failed else {
+            panic!()
+        };
+        assert_eq!(failure.operation(), "gemm_batched");
+        assert!(matches!(
+            failure.error(),
+            Some(TensorError::ShapeMismatch { operand: "b", .. })
+        ));
+    }
+    drop((a, b, c, wide));
+    check(runtime);
+}
+
+/// A chain of operations of its own stays on its stream: no event is waited for, and none is asked.
+#[test]
+fn chains_stay_on_their_streams() {
+    let runtime = runtime(3, 1, 4);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(3);
+    let start = |seed| from_ndarray(&executor, device, matrix(4, seed)).unwrap();
+    let step = start(0);
+    let chains: Vec<Matrix> = (0..3).map(start).collect();
+    let warm = |value: &Matrix| {
+        drop(executor.run_until(value.read()).unwrap().unwrap());
+        device.streams().acquire_many(4).unwrap();
+    };
+    for value in chains.iter().chain([&step]) {
+        scale(&executor, value, 1.0).unwrap();
+        warm(value);
+    }
+    let before = device.call_counts();
+    for _ in 0..20 {
+        for value in &chains {
+            gemm(&executor, value, 1.0, &step, &step, 1.0).unwrap();
+            scale(&executor, value, 0.5).unwrap();
+        }
+    }
+    for value in &chains {
+        warm(value);
+    }
+    let calls = device.call_counts() - before;
+    println!("{calls}");
+    assert!(calls.of(Call::StreamWaitEvent) <= 8, "{calls}");
+    drop((step, chains));
+    check(runtime);
 }
 
 #[test]

@@ -1,79 +1,9 @@
 //! Operations element by element.
 
-use super::task::{device_task, distinct, output};
-use crate::{CudaTensor, Map, Number, TensorResult};
-use async_value::{Async, Spawn, WriteGuard};
-use bytemuck::NoUninit;
-use cuda_runtime::Stream;
-
-type Tensor<T, const N: usize> = Async<CudaTensor<T, N>>;
-
-/// An operation that changes a value in place.
-#[track_caller]
-fn in_place<S: Spawn + ?Sized, T: Copy + Send + Sync + 'static, const N: usize>(
-    executor: &S,
-    operation: &'static str,
-    x: &Tensor<T, N>,
-    leaf: impl FnOnce(&Stream, &mut CudaTensor<T, N>) -> TensorResult<()> + Send + 'static,
-) -> TensorResult<()> {
-    let tickets = || (x.write(),);
-    device_task(
-        executor,
-        operation,
-        tickets,
-        move |on, (mut x,): (WriteGuard<_>,)| {
-            leaf(on, x.get_mut()?)?;
-            x.release();
-            Ok(())
-        },
-    )
-}
-
-/// One that also reads another.
-#[track_caller]
-fn in_place_with<S: Spawn + ?Sized, T: Copy + Send + Sync + 'static, const N: usize>(
-    executor: &S,
-    operation: &'static str,
-    y: &Tensor<T, N>,
-    (name, x): (&'static str, &Tensor<T, N>),
-    leaf: impl FnOnce(&Stream, &mut CudaTensor<T, N>, &CudaTensor<T, N>) -> TensorResult<()>
-    + Send
-    + 'static,
-) -> TensorResult<()> {
-    distinct(operation, y, &[(name, x)])?;
-    let tickets = || (x.read(), y.write());
-    device_task(executor, operation, tickets, move |on, (x, mut y)| {
-        leaf(on, y.get_mut()?, &x)?;
-        y.release();
-        Ok(())
-    })
-}
-
-/// One with an output of its own, which is made when there is none.
-#[track_caller]
-fn from_two<S: Spawn + ?Sized, T: Copy + Send + Sync + 'static, const N: usize>(
-    executor: &S,
-    operation: &'static str,
-    out: &Tensor<T, N>,
-    a: &Tensor<T, N>,
-    b: &Tensor<T, N>,
-    leaf: impl FnOnce(
-        &Stream,
-        &mut CudaTensor<T, N>,
-        &CudaTensor<T, N>,
-        &CudaTensor<T, N>,
-    ) -> TensorResult<()>
-    + Send
-    + 'static,
-) -> TensorResult<()> {
-    distinct(operation, out, &[("a", a), ("b", b)])?;
-    let tickets = || (a.read(), b.read(), out.write());
-    device_task(executor, operation, tickets, move |on, (a, b, mut out)| {
-        leaf(on, output(on, &mut out, a.extents())?, &a, &b)?;
-        out.release();
-        Ok(())
-    })
-}
+use super::forms::{Tensor, from_one, from_two, in_place, in_place_with};
+use crate::{Activation, CastTo, Map, Number, Real, TensorResult};
+use async_value::Spawn;
+use bytemuck::{NoUninit, Pod};
 
 /// Queues `x = value` for every element.
 ///
@@ -150,6 +80,26 @@ pub fn multiply_in_place<S: Spawn + ?Sized, T: Number, const N: usize>(
     })
 }
 
+/// Queues `x[.., j] = activation(x[.., j] + bias[j])`.
+///
+/// # Errors
+/// As for [`axpy`].
+#[track_caller]
+pub fn add_bias<S: Spawn + ?Sized, T: Real, const N: usize>(
+    executor: &S,
+    x: &Tensor<T, N>,
+    bias: &Tensor<T, 1>,
+    activation: Activation,
+) -> TensorResult<()> {
+    in_place_with(
+        executor,
+        "add_bias",
+        x,
+        ("bias", bias),
+        move |on, x, bias| crate::add_bias(on, x, bias, activation),
+    )
+}
+
 /// Queues `out = function(a)`, element by element. Without a value, `out` becomes a row-major tensor like `a`.
 ///
 /// # Errors
@@ -161,12 +111,23 @@ pub fn map<S: Spawn + ?Sized, T: Number, const N: usize>(
     function: Map,
     a: &Tensor<T, N>,
 ) -> TensorResult<()> {
-    distinct("map", out, &[("a", a)])?;
-    let tickets = || (a.read(), out.write());
-    device_task(executor, "map", tickets, move |on, (a, mut out)| {
-        crate::map(on, output(on, &mut out, a.extents())?, function, &*a)?;
-        out.release();
-        Ok(())
+    from_one(executor, "map", out, ("a", a), Ok, move |on, out, a| {
+        crate::map(on, out, function, a)
+    })
+}
+
+/// Queues `out = a` with elements of another type, rounded as with `as`. Without a value, `out` becomes a row-major tensor like `a`.
+///
+/// # Errors
+/// As for [`axpy`].
+#[track_caller]
+pub fn cast<E: Spawn + ?Sized, S: CastTo<D> + Send + Sync, D: Pod + Send + Sync, const N: usize>(
+    executor: &E,
+    out: &Tensor<D, N>,
+    a: &Tensor<S, N>,
+) -> TensorResult<()> {
+    from_one(executor, "cast", out, ("a", a), Ok, |on, out, a| {
+        crate::cast(on, out, a)
     })
 }
 

@@ -36,16 +36,20 @@
 //! [`Failure::error`](async_value::Failure::error) gives the [`TensorError`](crate::TensorError).
 
 mod elementwise;
+mod forms;
 mod lease;
 mod products;
 mod recording;
+mod reduce;
 mod task;
 mod transfer;
 
 pub use elementwise::{
-    add, axpy, fill, linear, map, map_in_place, multiply, multiply_in_place, scale,
+    add, add_bias, axpy, cast, fill, linear, map, map_in_place, multiply, multiply_in_place, scale,
 };
-pub use products::{assign_product, gemm};
+pub use lease::StreamSearch;
+pub use products::{assign_product, gemm, gemm_batched, gemm_strided_batched, gemv};
 pub use recording::Recording;
+pub use reduce::{argmax, max, min, norm, sum};
 pub use task::{DeviceOf, device_task, product_task};
 pub use transfer::{copy, from_ndarray, to_device, to_ndarray};

@@ -1,6 +1,6 @@
 //! Device tasks: tickets, then leases, then a leaf that does not suspend.
 
-use super::lease;
+use super::lease::{Follow, Leased, Resource, StreamSearch, lease};
 use crate::{CudaTensor, TensorError, TensorResult};
 use async_value::{All, Async, ReadGuard, Spawn, Tickets, WriteGuard, all, spawn};
 use cuda_runtime::{Device, Stream};
@@ -48,23 +48,12 @@ pub fn device_task<S, K, P, L>(
 where
     S: Spawn + ?Sized,
     K: Tickets + Send + 'static,
-    K::Guards: DeviceOf + Send,
+    K::Guards: DeviceOf + Send + Sync,
     All<K>: Send,
     P: FnOnce() -> K,
     L: FnOnce(&Stream, K::Guards) -> TensorResult<()> + Send + 'static,
 {
-    let site = Location::caller();
-    let prepared = || {
-        let tickets = all(tickets());
-        async move {
-            let guards = tickets.await?;
-            let device = guards.device_of()?;
-            let stream = lease::stream(&device).await?;
-            let _site = CallSite::at(site);
-            Ok(leaf(&stream, guards)?)
-        }
-    };
-    Ok(spawn(executor, operation, prepared)?)
+    queue::<Stream, _, _, _, _>(executor, operation, tickets, DeviceOf::last_writes, leaf)
 }
 
 /// As [`device_task`], with a lease of a handle and a stream, for several products at once: they share the stream, and none of them
@@ -82,10 +71,31 @@ pub fn product_task<S, K, P, L>(
 where
     S: Spawn + ?Sized,
     K: Tickets + Send + 'static,
-    K::Guards: DeviceOf + Send,
+    K::Guards: DeviceOf + Send + Sync,
     All<K>: Send,
     P: FnOnce() -> K,
     L: FnOnce(&Execution, K::Guards) -> TensorResult<()> + Send + 'static,
+{
+    queue::<Leased, _, _, _, _>(executor, operation, tickets, DeviceOf::last_writes, leaf)
+}
+
+/// Queues a task that leases `R`. See [`lease`] for `follow`.
+#[track_caller]
+pub(super) fn queue<R, S, K, P, L>(
+    executor: &S,
+    operation: &'static str,
+    tickets: P,
+    follow: Follow<K::Guards>,
+    leaf: L,
+) -> TensorResult<()>
+where
+    R: Resource,
+    S: Spawn + ?Sized,
+    K: Tickets + Send + 'static,
+    K::Guards: DeviceOf + Send + Sync,
+    All<K>: Send,
+    P: FnOnce() -> K,
+    L: FnOnce(&R::Given, K::Guards) -> TensorResult<()> + Send + 'static,
 {
     let site = Location::caller();
     let prepared = || {
@@ -93,9 +103,9 @@ where
         async move {
             let guards = tickets.await?;
             let device = guards.device_of()?;
-            let execution = lease::execution(&device).await?;
+            let leased: R = lease(&device, &guards, follow).await?;
             let _site = CallSite::at(site);
-            Ok(leaf(&execution, guards)?)
+            Ok(leaf(leased.given(), guards)?)
         }
     };
     Ok(spawn(executor, operation, prepared)?)
@@ -108,17 +118,42 @@ pub trait DeviceOf {
     /// # Errors
     /// The failure or absence of a value that must be there.
     fn device_of(&self) -> TensorResult<Device>;
-}
 
-impl<T: Copy + 'static, const N: usize> DeviceOf for ReadGuard<CudaTensor<T, N>> {
-    fn device_of(&self) -> TensorResult<Device> {
-        Ok(self.device().clone())
+    /// Names the writes that the operation comes after, the best one first, until the search is over: where the stream of one is free
+    /// and did nothing since, the operation gets that.
+    fn last_writes(&self, search: &mut StreamSearch<'_>) -> bool {
+        let _ = search;
+        false
     }
 }
 
-impl<T: Copy + 'static, const N: usize> DeviceOf for WriteGuard<CudaTensor<T, N>> {
+impl<T: Copy + 'static, const N: usize> DeviceOf for CudaTensor<T, N> {
     fn device_of(&self) -> TensorResult<Device> {
-        Ok(self.get()?.device().clone())
+        Ok(self.device().clone())
+    }
+
+    fn last_writes(&self, search: &mut StreamSearch<'_>) -> bool {
+        search.after(self.buffer().last_write())
+    }
+}
+
+impl<V: DeviceOf> DeviceOf for ReadGuard<V> {
+    fn device_of(&self) -> TensorResult<Device> {
+        (**self).device_of()
+    }
+
+    fn last_writes(&self, search: &mut StreamSearch<'_>) -> bool {
+        (**self).last_writes(search)
+    }
+}
+
+impl<V: DeviceOf> DeviceOf for WriteGuard<V> {
+    fn device_of(&self) -> TensorResult<Device> {
+        self.get()?.device_of()
+    }
+
+    fn last_writes(&self, search: &mut StreamSearch<'_>) -> bool {
+        self.get().is_ok_and(|value| value.last_writes(search))
     }
 }
 
@@ -128,13 +163,22 @@ impl<G: DeviceOf> DeviceOf for Vec<G> {
     fn device_of(&self) -> TensorResult<Device> {
         self.first().ok_or(TensorError::NoOperand)?.device_of()
     }
+
+    fn last_writes(&self, search: &mut StreamSearch<'_>) -> bool {
+        self.iter().any(|guard| guard.last_writes(search))
+    }
 }
 
 macro_rules! tuples {
     ($($first:ident $($rest:ident)*;)+) => { $(
+        /// Those of the first.
         impl<$first: DeviceOf $(, $rest)*> DeviceOf for ($first, $($rest,)*) {
             fn device_of(&self) -> TensorResult<Device> {
                 self.0.device_of()
+            }
+
+            fn last_writes(&self, search: &mut StreamSearch<'_>) -> bool {
+                self.0.last_writes(search)
             }
         }
     )+ };
@@ -151,15 +195,15 @@ tuples! {
     A B C D E F G H;
 }
 
-/// Fails when an output is one of the inputs: the task would wait for itself.
-pub(super) fn distinct<T, const N: usize, const M: usize>(
+/// Fails when an output is an input: the task would wait for itself.
+pub(super) fn distinct<T, U>(
     operation: &'static str,
-    out: &Async<CudaTensor<T, N>>,
-    inputs: &[(&'static str, &Async<CudaTensor<T, M>>)],
+    out: &Async<T>,
+    (operand, input): (&'static str, &Async<U>),
 ) -> TensorResult<()> {
-    match inputs.iter().find(|(_, input)| out.is_same(input)) {
-        Some(&(operand, _)) => Err(TensorError::Aliased { operation, operand }),
-        None => Ok(()),
+    match out.is_same(input) {
+        true => Err(TensorError::Aliased { operation, operand }),
+        false => Ok(()),
     }
 }
 

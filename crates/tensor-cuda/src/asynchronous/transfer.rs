@@ -1,13 +1,14 @@
 //! Copies between host and device, and between devices.
 
-use super::lease;
-use super::task::{device_task, distinct, output};
+use super::forms::from_one;
+use super::lease::lease;
+use super::task::DeviceOf;
 use crate::{CudaTensor, TensorResult};
 use async_value::{Async, Spawn, compute};
 use bytemuck::Pod;
 use cuda_buffer::PinnedBuffer;
 use cuda_driver::CallSite;
-use cuda_runtime::Device;
+use cuda_runtime::{Device, Stream};
 use ndarray::{Array, Dim, Dimension, IntoDimension};
 use std::panic::Location;
 
@@ -23,12 +24,8 @@ pub fn copy<S: Spawn + ?Sized, T: Copy + Send + Sync + 'static, const N: usize>(
     out: &Async<CudaTensor<T, N>>,
     a: &Async<CudaTensor<T, N>>,
 ) -> TensorResult<()> {
-    distinct("copy", out, &[("a", a)])?;
-    let tickets = || (a.read(), out.write());
-    device_task(executor, "copy", tickets, move |on, (a, mut out)| {
-        crate::copy(on, output(on, &mut out, a.extents())?, &*a)?;
-        out.release();
-        Ok(())
+    from_one(executor, "copy", out, ("a", a), Ok, |on, out, a| {
+        crate::copy(on, out, a)
     })
 }
 
@@ -48,7 +45,7 @@ pub fn to_device<S: Spawn + ?Sized, T: Copy + Send + Sync + 'static, const N: us
         async move {
             let a = a.await?;
             // The copy runs on the device that it comes to.
-            let stream = lease::stream(&device).await?;
+            let stream: Stream = lease(&device, &a, DeviceOf::last_writes).await?;
             let _site = CallSite::at(site);
             let mut out = CudaTensor::uninitialized_on(&stream, a.extents())?;
             crate::copy(&stream, &mut out, &*a)?;
@@ -73,7 +70,7 @@ where
 {
     let (site, device) = (Location::caller(), device.clone());
     let prepared = || async move {
-        let stream = lease::stream(&device).await?;
+        let stream: Stream = lease(&device, &(), |_, _| false).await?;
         let _site = CallSite::at(site);
         let mut extents = [0; N];
         extents.copy_from_slice(array.shape());
@@ -110,7 +107,7 @@ where
             let a = a.await?;
             let extents = a.extents();
             let device = a.device().clone();
-            let stream = lease::stream(&device).await?;
+            let stream: Stream = lease(&device, &a, DeviceOf::last_writes).await?;
             let staging = {
                 let _site = CallSite::at(site);
                 let mut staging = PinnedBuffer::<T>::new(&device, a.layout().len())?;

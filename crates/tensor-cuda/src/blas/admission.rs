@@ -21,6 +21,7 @@ struct Queue {
     free: isize,
     /// The number of the next who asks.
     next: u64,
+    /// By number.
     waiting: VecDeque<Waiting>,
 }
 
@@ -105,6 +106,12 @@ impl Drop for Permit {
 }
 
 impl Queue {
+    /// Where somebody waits.
+    fn place_of(&self, number: u64) -> Option<usize> {
+        let key = |waiting: &Waiting| waiting.number;
+        self.waiting.binary_search_by_key(&number, key).ok()
+    }
+
     /// The first ones in the queue, for whom permits are free: to be woken without the lock.
     fn first(&self) -> SmallVec<[Waker; 2]> {
         let first = self.waiting.iter().take(self.free.max(0).cast_unsigned());
@@ -130,10 +137,7 @@ impl Future for Acquire {
             queue.next += 1;
             queue.next
         });
-        let place = queue
-            .waiting
-            .iter()
-            .position(|waiting| waiting.number == number);
+        let place = queue.place_of(number);
         // Those before this one have their permits reserved.
         if queue.free > place.unwrap_or(queue.waiting.len()).cast_signed() {
             queue.free -= 1;
@@ -159,7 +163,9 @@ impl Drop for Acquire {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let mut queue = self.admission.0.lock();
-            queue.waiting.retain(|waiting| waiting.number != number);
+            if let Some(place) = queue.place_of(number) {
+                queue.waiting.remove(place);
+            }
             // The next one may have waited for this place only.
             let first = queue.first();
             drop(queue);

@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use super::host::HostBlas;
-use super::lease::{AcquireExecution, Execution};
+use super::lease::{AcquireExecution, AcquirePermit, Execution};
 use super::provider::{MatrixHandle, MatrixProvider};
 use super::workspace;
 use crate::TensorResult;
@@ -206,6 +206,11 @@ impl Blas {
     /// A future that leases a handle, and then a stream, once there are. Its place in the queue is taken when it is first polled.
     pub fn lease_async(&self) -> AcquireExecution {
         AcquireExecution::new(&self.device, self.state.clone())
+    }
+
+    /// What a lease needs before its stream.
+    pub(crate) fn permit(self) -> AcquirePermit {
+        AcquirePermit::new(self.state)
     }
 }
 

@@ -118,6 +118,43 @@ impl fmt::Debug for Execution {
     }
 }
 
+/// The right to a handle, before there is a stream for it.
+pub(crate) struct BlasPermit {
+    state: Arc<State>,
+    permit: Permit,
+}
+
+impl BlasPermit {
+    /// A lease with this stream.
+    #[track_caller]
+    pub(crate) fn lease(self, stream: Stream) -> TensorResult<Execution> {
+        Execution::new(self.state, self.permit, stream)
+    }
+}
+
+/// A permit to come, first come first served.
+pub(crate) struct AcquirePermit {
+    state: Arc<State>,
+    permit: Acquire,
+}
+
+impl AcquirePermit {
+    pub(super) fn new(state: Arc<State>) -> Self {
+        let permit = state.admission.acquire();
+        Self { state, permit }
+    }
+}
+
+impl Future for AcquirePermit {
+    type Output = BlasPermit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BlasPermit> {
+        let permit = ready!(Pin::new(&mut self.permit).poll(context));
+        let state = self.state.clone();
+        Poll::Ready(BlasPermit { state, permit })
+    }
+}
+
 /// A lease to come. Dropping it leaves the queues, and gives back what it has.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct AcquireExecution {

@@ -15,4 +15,5 @@ pub use host::HostBlas;
 pub use lease::{AcquireExecution, Execution, Lease};
 pub use provider::{ElementType, Matrix, MatrixHandle, MatrixProduct, MatrixProvider, Transform};
 
+pub(crate) use lease::BlasPermit;
 pub(crate) use product::{Operands, Product};
