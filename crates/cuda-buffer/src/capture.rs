@@ -111,13 +111,28 @@ pub trait CaptureStep {
     ///
     /// Nothing runs. Accesses inside order themselves among each other only; launching the graph orders all of it
     /// with everything else, like any other operation. The step must have run once outside a capture before, so
-    /// that its kernels are loaded.
+    /// that its modules are loaded.
     ///
     /// # Errors
     /// The error of `step`; the first operation that failed inside; [`BufferError::GuardsAlive`]; the driver's own.
     /// The stream is usable in each case.
+    #[track_caller]
     fn capture<E: From<BufferError>>(
         &self,
+        step: impl FnOnce(&Capture) -> Result<(), E>,
+    ) -> Result<Graph, E> {
+        self.capture_in(CaptureMode::ThreadLocal, step)
+    }
+
+    /// As [`capture`](Self::capture), in the given mode: with [`Global`](CaptureMode::Global), a call of other code that a capture
+    /// forbids invalidates this one from any thread; with [`Relaxed`](CaptureMode::Relaxed), from none. What Carve refuses in a
+    /// capture, it refuses in each mode.
+    ///
+    /// # Errors
+    /// As there.
+    fn capture_in<E: From<BufferError>>(
+        &self,
+        mode: CaptureMode,
         step: impl FnOnce(&Capture) -> Result<(), E>,
     ) -> Result<Graph, E>;
 
@@ -158,12 +173,13 @@ pub trait CaptureStep {
 
 impl CaptureStep for Stream {
     #[track_caller]
-    fn capture<E: From<BufferError>>(
+    fn capture_in<E: From<BufferError>>(
         &self,
+        mode: CaptureMode,
         step: impl FnOnce(&Capture) -> Result<(), E>,
     ) -> Result<Graph, E> {
         let site = Location::caller();
-        let capture = captured(self, step, site)?;
+        let capture = captured(self, mode, step, site)?;
         let _site = CallSite::at(site);
         Ok(end(capture)?)
     }
@@ -175,7 +191,7 @@ impl CaptureStep for Stream {
         step: impl FnOnce(&Capture) -> Result<(), E>,
     ) -> Result<bool, E> {
         let site = Location::caller();
-        let capture = captured(self, step, site)?;
+        let capture = captured(self, CaptureMode::ThreadLocal, step, site)?;
         let _site = CallSite::at(site);
         Ok(end_into(capture, graph)?)
     }
@@ -184,12 +200,13 @@ impl CaptureStep for Stream {
 /// A capture that has the step, still open.
 fn captured<E: From<BufferError>>(
     stream: &Stream,
+    mode: CaptureMode,
     step: impl FnOnce(&Capture) -> Result<(), E>,
     site: &'static Location<'static>,
 ) -> Result<Capture, E> {
     let begun = {
         let _site = CallSite::at(site);
-        Capture::begin(stream, CaptureMode::ThreadLocal)
+        Capture::begin(stream, mode)
     };
     let capture = begun.map_err(BufferError::Runtime)?;
     // The step's operations have sites of their own. Dropping the capture on an early return discards it.

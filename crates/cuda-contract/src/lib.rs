@@ -19,7 +19,8 @@
 //!
 //! # Modules
 //!
-//! `emulated` (with feature `cuda`: questions to the emulated driver), `subject` ([`Subject`], [`Need`], [`Bench`]: one device with what tests need of it), `kernels` (the kernels of the
+//! `emulated` (with feature `cuda`: questions to the emulated driver), `subject` ([`Subject`], [`Need`], [`Bench`]: one device with what tests need of it), `failing`
+//! ([`Failing`]: a driver whose calls fail on request), `kernels` (the kernels of the
 //! suite), and the tests by area: `devices`, `memory`, `order`, `copies`, `launches`, `captures`, `graphs`.
 
 mod captures;
@@ -27,6 +28,7 @@ mod copies;
 mod devices;
 #[cfg(feature = "cuda")]
 pub mod emulated;
+mod failing;
 mod graphs;
 pub mod kernels;
 mod launches;
@@ -34,6 +36,7 @@ mod memory;
 mod order;
 mod subject;
 
+pub use failing::{Failing, Seen};
 pub use subject::{Bench, Need, Subject};
 
 use std::sync::{Mutex, PoisonError};
