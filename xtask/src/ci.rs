@@ -7,6 +7,7 @@ use crate::harness;
 use crate::invocation::Invocation;
 use crate::readme::Promises;
 use crate::report::{Report, again};
+use crate::test_capture;
 use crate::test_gpu;
 use crate::toolkit;
 use crate::workspace::{self, Package};
@@ -67,6 +68,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     report.step("toolkit", toolkit::make)?;
     report.command("clippy, hardware", &hardware.args(strict))?;
     test_gpu::emulated(&mut report)?;
+    report.step("captures, a selection", test_capture::quick)?;
     report.skip("hardware", "own command: cargo xtask test-gpu");
     println!("{report}");
     Ok(())

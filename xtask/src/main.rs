@@ -20,6 +20,7 @@ mod ptx;
 mod readme;
 mod report;
 mod sanitize;
+mod test_capture;
 mod test_gpu;
 mod test_kernels;
 mod toolchain;
@@ -42,6 +43,10 @@ cargo xtask COMMAND
   fuzz [--seconds N]        the fuzz target of space-arena, 60 s unless told otherwise (nightly)
   test-gpu [--emulated]     the contract suite and whole programs on a GPU, or on the emulated
                             driver library, which needs none
+  test-capture [--emulated] [--quick]
+                            captures in every mode, dropped in every order and made to fail in every
+                            way: on simulated devices and a GPU, or on the emulated driver library;
+                            with --quick, a selection
   bench-calls               driver calls and host time of Carve and of cudarc, on an emulated
                             driver that does nothing
   ptx [--check]             compiles the kernels in CUDA C; with --check, sees whether that was done
@@ -78,6 +83,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["fuzz", "--seconds", word] => fuzz::run(fuzz::seconds(word)?),
         ["test-gpu"] => test_gpu::run(),
         ["test-gpu", "--emulated"] => test_gpu::run_emulated(),
+        ["test-capture", options @ ..] => test_capture::run(test_capture::Options::parse(options)?),
         ["bench-calls"] => bench_calls::run(),
         ["ptx"] => ptx::run(ptx::Mode::Write),
         ["ptx", "--check"] => ptx::run(ptx::Mode::Check),
@@ -109,6 +115,7 @@ mod tests {
             &["ci", "fast"],
             &["sanitize", "memory"],
             &["fuzz", "--seconds", "soon"],
+            &["test-capture", "--fast"],
         ] {
             assert!(
                 matches!(dispatch(words), Err(Failure::Usage(_))),
@@ -126,6 +133,7 @@ mod tests {
             "loom",
             "fuzz",
             "test-gpu",
+            "test-capture",
             "bench-calls",
             "ptx",
             "gpu-bundle",
