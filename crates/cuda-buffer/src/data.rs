@@ -207,7 +207,7 @@ pub trait DeviceData {
     where
         Self::Element: NoUninit,
     {
-        host_copy::upload(self.write(), src)
+        host_copy::upload(self.write(), src, None)
     }
 
     /// Copies to ordinary host memory of the same length, by way of page-locked memory and the device's own transfer
@@ -220,7 +220,7 @@ pub trait DeviceData {
     where
         Self::Element: AnyBitPattern + NoUninit,
     {
-        host_copy::download(dst, self.read())
+        host_copy::download(dst, self.read(), None)
     }
 
     /// The elements, in ordinary host memory. Waits on the host.

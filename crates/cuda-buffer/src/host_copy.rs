@@ -3,53 +3,81 @@
 
 use crate::BufferResult;
 use crate::acquire::{ReadRequest, WriteRequest};
+use crate::rows::{self, Rows};
 use crate::staging::Staging;
 use crate::transfer::{copy_in, copy_out, same_length};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_driver::CallSite;
 use std::panic::Location;
 
-/// Puts the elements into page-locked memory and queues the copy. `None` for no elements.
+/// Puts the elements into page-locked memory and queues the copy, to rows of the destination where it has some. `None` for no
+/// elements.
 #[track_caller]
-fn send<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<Option<Staging>> {
+fn send<T: Copy + NoUninit>(
+    dst: WriteRequest<'_, T>,
+    src: &[T],
+    rows: Option<Rows>,
+) -> BufferResult<Option<Staging>> {
     let _site = CallSite::enter();
-    same_length(src.len(), dst.len)?;
+    match rows {
+        None => same_length(src.len(), dst.len)?,
+        Some(rows) => rows.check_lens::<T>(dst.len, src.len())?,
+    }
     cuda_runtime::refuse_in_capture("copying from ordinary host memory")?;
-    if src.is_empty() {
+    if src.is_empty() || rows.is_some_and(Rows::is_empty) {
         return Ok(None);
     }
     let device = dst.domain.device();
     let len = size_of_val(src);
     let mut staging = Staging::of(device, len)?;
     staging.buffer.host_write()?[..len].copy_from_slice(bytemuck::cast_slice(src));
-    let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, len);
-    copy_in(staging.stream(), bytes, staging.buffer.slice(0..len)?)?;
+    let staged = staging.buffer.slice(0..len)?;
+    let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, dst.len * size_of::<T>());
+    match rows {
+        None => copy_in(staging.stream(), bytes, staged)?,
+        Some(rows) => rows::copy_in(staging.stream(), bytes, staged, rows.in_bytes::<T>())?,
+    }
     Ok(Some(staging))
 }
 
-/// Queues a copy of the elements to page-locked memory. `None` for no elements.
+/// Queues a copy of the elements, or of rows of them, to page-locked memory. `None` for no elements.
 #[track_caller]
-fn fetch<T: Copy + NoUninit>(len: usize, src: ReadRequest<'_, T>) -> BufferResult<Option<Staging>> {
+fn fetch<T: Copy + NoUninit>(
+    len: usize,
+    src: ReadRequest<'_, T>,
+    rows: Option<Rows>,
+) -> BufferResult<Option<Staging>> {
     let _site = CallSite::enter();
-    same_length(src.len, len)?;
+    match rows {
+        None => same_length(src.len, len)?,
+        Some(rows) => rows.check_lens::<T>(len, src.len)?,
+    }
     cuda_runtime::refuse_in_capture("copying to ordinary host memory")?;
-    if src.len == 0 {
+    if len == 0 || rows.is_some_and(Rows::is_empty) {
         return Ok(None);
     }
     let device = src.domain.device();
-    let len = src.len * size_of::<T>();
+    let len = len * size_of::<T>();
     let mut staging = Staging::of(device, len)?;
-    let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, len);
+    let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, src.len * size_of::<T>());
     let stream = staging.stream().clone();
-    copy_out(&stream, staging.buffer.slice_mut(0..len)?, bytes)?;
+    let staged = staging.buffer.slice_mut(0..len)?;
+    match rows {
+        None => copy_out(&stream, staged, bytes)?,
+        Some(rows) => rows::copy_out(&stream, staged, bytes, rows.in_bytes::<T>())?,
+    }
     Ok(Some(staging))
 }
 
 /// Copies from ordinary memory and waits on the host.
 #[track_caller]
-pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) -> BufferResult<()> {
+pub(crate) fn upload<T: Copy + NoUninit>(
+    dst: WriteRequest<'_, T>,
+    src: &[T],
+    rows: Option<Rows>,
+) -> BufferResult<()> {
     let _site = CallSite::enter();
-    if let Some(mut staging) = send(dst, src)? {
+    if let Some(mut staging) = send(dst, src, rows)? {
         // The copy reads it: the host may write once that is over.
         drop(staging.buffer.host_write()?);
         staging.give_back();
@@ -62,9 +90,10 @@ pub(crate) fn upload<T: Copy + NoUninit>(dst: WriteRequest<'_, T>, src: &[T]) ->
 pub(crate) fn download<T: Copy + AnyBitPattern + NoUninit>(
     dst: &mut [T],
     src: ReadRequest<'_, T>,
+    rows: Option<Rows>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    if let Some(staging) = fetch(dst.len(), src)? {
+    if let Some(staging) = fetch(dst.len(), src, rows)? {
         bring(dst, &staging.buffer.host_read()?);
         staging.give_back();
     }
@@ -86,7 +115,7 @@ pub(crate) async fn upload_async<T: Copy + NoUninit>(
 ) -> BufferResult<()> {
     let sent = {
         let _site = CallSite::at(site);
-        send(dst, src)?
+        send(dst, src, None)?
     };
     if let Some(mut staging) = sent {
         drop(staging.buffer.host_write_async().await?);
@@ -103,7 +132,7 @@ pub(crate) async fn download_async<T: Copy + AnyBitPattern + NoUninit>(
 ) -> BufferResult<()> {
     let fetched = {
         let _site = CallSite::at(site);
-        fetch(dst.len(), src)?
+        fetch(dst.len(), src, None)?
     };
     if let Some(staging) = fetched {
         bring(dst, &staging.buffer.host_read_async().await?);

@@ -212,12 +212,36 @@ impl<T> Part<'_, T> {
 }
 
 impl<'a, T> PinnedSlice<'a, T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
     pub(crate) fn part(self) -> Part<'a, T> {
         self.0
     }
 }
 
 impl<'a, T> PinnedSliceMut<'a, T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
     pub(crate) fn part(self) -> Part<'a, T> {
         self.0
     }

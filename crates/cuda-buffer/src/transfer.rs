@@ -254,7 +254,7 @@ impl<T: Copy + 'static> WriteRequest<'_, T> {
     where
         T: NoUninit,
     {
-        crate::host_copy::upload(self, src)
+        crate::host_copy::upload(self, src, None)
     }
 }
 
@@ -281,7 +281,7 @@ impl<T: Copy + 'static> ReadRequest<'_, T> {
     where
         T: bytemuck::AnyBitPattern + NoUninit,
     {
-        crate::host_copy::download(dst, self)
+        crate::host_copy::download(dst, self, None)
     }
 }
 

@@ -189,3 +189,58 @@ proptest! {
         rig.finish();
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::kit::cases(40)))]
+
+    /// Ordinary memory goes to rows and comes back from them; what does not fill rows, or passes the end, is refused unchanged.
+    #[test]
+    fn rows_and_ordinary_memory(
+        seed in any::<u64>(),
+        (width, pitch) in (0_usize..5, 0_usize..7),
+        (len, count) in (0_usize..30, 0_usize..24),
+    ) {
+        let rig = Rig::seeded(seed, 1);
+        let device = rig.device();
+        let mut model: Vec<u32> = (0..len as u32).collect();
+        let mut x = CudaBuffer::from_slice(&device, &model).unwrap();
+        let host: Vec<u32> = (100..).take(count).collect();
+        let rows = count.checked_div(width).unwrap_or(0);
+        let whole = rows * width == count;
+        let fits = count == 0 || (whole && pitch >= width && (rows - 1) * pitch + width <= len);
+        let sent = x.write().copy_rows_from_slice(&host, width, pitch);
+        prop_assert_eq!(sent.is_ok(), fits, "{:?}", sent);
+        if fits {
+            for (row, values) in host.chunks(width.max(1)).enumerate() {
+                model[row * pitch..][..width].copy_from_slice(values);
+            }
+        }
+        prop_assert_eq!(&x.to_vec().unwrap(), &model);
+        let mut back = vec![7; count];
+        prop_assert_eq!(x.read().copy_rows_to_slice(&mut back, width, pitch).is_ok(), fits);
+        prop_assert_eq!(back, if fits { host } else { vec![7; count] });
+        drop((x, device));
+        rig.finish();
+    }
+}
+
+#[test]
+fn rows_of_elements_without_size_are_nothing_to_copy() {
+    let rig = Rig::seeded(0, 1);
+    let mut x = CudaBuffer::<()>::from_slice(&rig.device(), &[(); 8]).unwrap();
+    x.write().copy_rows_from_slice(&[(); 4], 2, 4).unwrap();
+    let error = x.write().copy_rows_from_slice(&[(); 6], 2, 4).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            BufferError::OutOfBounds {
+                end: 10,
+                len: 8,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    drop(x);
+    rig.finish();
+}
