@@ -34,8 +34,7 @@ impl Rows {
         }
         for (pitch, len) in [(self.dst_pitch, dst_len), (self.src_pitch, src_len)] {
             let width = self.width;
-            let pitch_bytes = pitch.checked_mul(size_of::<T>());
-            let fits = pitch >= width && pitch_bytes.is_some_and(|bytes| bytes <= MOST_PITCH_BYTES);
+            let fits = pitch >= width && pitch <= MOST_PITCH_BYTES / size_of::<T>();
             let end = (self.rows - 1).checked_mul(pitch);
             let end = end.and_then(|start| start.checked_add(width));
             match end {
@@ -46,9 +45,6 @@ impl Rows {
                     return Err(BufferError::OutOfBounds { start, end, len });
                 }
             }
-        }
-        if size_of::<T>() == 0 {
-            return Ok(None);
         }
         // No overflow: all of it lies within memory, or is a distance that was checked.
         let bytes = |elements: usize| elements * size_of::<T>();

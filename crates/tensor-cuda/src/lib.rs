@@ -49,7 +49,7 @@
 //! - values: [`Layout`] and [`DynLayout`] (`layout`) are the arithmetic; [`CudaTensor`] (`tensor`), [`DynTensor`] (`dynamic`) and
 //!   [`PackedTensors`] (`packed`) own; `view` maps; `initial` says what a new tensor holds; [`Number`] (`number`) is what arithmetic is
 //!   for;
-//! - operations: `elementwise`, `arithmetic`, `reduce`, `transfer` and [`gemm`]; `operation` is what they share, `plan` which addresses
+//! - operations: `elementwise`, `arithmetic`, `reduce`, `transfer` (on devices), `host_transfer` and [`gemm`]; `operation` is what they share, `plan` which addresses
 //!   are visited together, `map` the functions of one element, `scratch` where copies go;
 //! - [`asynchronous`]: the same on values whose producer may not have run yet;
 //! - below: `blas` is the port to libraries of matrix products, with handles, leases and workspaces; `kernels` declares the kernels and
@@ -64,6 +64,7 @@ mod dynamic;
 mod elementwise;
 mod error;
 mod gemm;
+mod host_transfer;
 mod initial;
 mod kernels;
 mod layout;
@@ -90,6 +91,7 @@ pub use cuda_buffer as buffer;
 pub use dynamic::DynTensor;
 pub use elementwise::{cast, fill, map};
 pub use error::{TensorError, TensorResult};
+pub use host_transfer::{copy_from_ndarray, copy_from_pinned, copy_to_pinned, to_ndarray};
 pub use kernels::CastTo;
 pub use layout::{DynLayout, Layout};
 pub use map::{Activation, Map};
@@ -97,5 +99,5 @@ pub use number::{ComplexNumber, Number, Real};
 pub use packed::PackedTensors;
 pub use reduce::{Norm, argmax, max, min, norm, sum};
 pub use tensor::CudaTensor;
-pub use transfer::{copy, copy_from_ndarray, copy_from_pinned, copy_to_pinned, to_ndarray};
+pub use transfer::copy;
 pub use view::{IntoView, IntoViewMut, TensorView, TensorViewMut};

@@ -2,7 +2,7 @@
 
 use crate::initial::{mark_uninitialized, mark_uninitialized_on_device};
 use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
-use crate::{Layout, TensorError, TensorResult, transfer};
+use crate::{Layout, TensorError, TensorResult, host_transfer, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cuda_buffer::{CudaBuffer, DeviceData, DeviceSpace, ReadRequest, WriteRequest};
 use cuda_driver::CallSite;
@@ -159,10 +159,10 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
         Dim<[usize; N]>: Dimension,
     {
         let _site = CallSite::enter();
-        let layout = Layout::row_major(transfer::extents_of(array))?;
+        let layout = Layout::row_major(host_transfer::extents_of(array))?;
         let buffer = CudaBuffer::new(device, layout.len())?;
         let mut tensor = Self { buffer, layout };
-        transfer::upload(tensor.view_mut(), array)?;
+        host_transfer::upload(tensor.view_mut(), array)?;
         Ok(tensor)
     }
 
@@ -193,7 +193,7 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
         Dim<[usize; N]>: Dimension,
     {
         let _site = CallSite::enter();
-        transfer::download(self.view())
+        host_transfer::download(self.view())
     }
 
     /// A row-major tensor with the same elements, copied on `stream`.

@@ -223,24 +223,3 @@ proptest! {
         rig.finish();
     }
 }
-
-#[test]
-fn rows_of_elements_without_size_are_nothing_to_copy() {
-    let rig = Rig::seeded(0, 1);
-    let mut x = CudaBuffer::<()>::from_slice(&rig.device(), &[(); 8]).unwrap();
-    x.write().copy_rows_from_slice(&[(); 4], 2, 4).unwrap();
-    let error = x.write().copy_rows_from_slice(&[(); 6], 2, 4).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            BufferError::OutOfBounds {
-                end: 10,
-                len: 8,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    drop(x);
-    rig.finish();
-}

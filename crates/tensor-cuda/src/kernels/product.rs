@@ -8,7 +8,7 @@ use crate::Number;
 use crate::number::sealed::Arithmetic;
 use crate::number::wide::Wide;
 use cuda_driver::{
-    Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, Param,
+    Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, Param, Region,
 };
 use std::any::TypeId;
 
@@ -87,6 +87,38 @@ impl Shape {
         })
     }
 
+    /// A single matrix whose rows or columns are runs, which is the usual case.
+    #[inline]
+    fn rectangle(
+        &self,
+        operand: usize,
+        param: usize,
+        access: Access,
+        bytes: u64,
+    ) -> Option<Region> {
+        let [rows, columns, row, column, _] = self.operands[operand];
+        let (run, count, pitch) = match (row, column) {
+            (1, _) => (rows, columns, column),
+            (_, 1) => (columns, rows, row),
+            _ => return None,
+        };
+        if self.batch != 1 || pitch < run {
+            return None;
+        }
+        let (run, count) = match pitch == run {
+            true => (run.checked_mul(count)?, 1),
+            false => (run, count),
+        };
+        Some(Region {
+            param,
+            access,
+            offset_bytes: 0,
+            width_bytes: run.checked_mul(bytes)?,
+            pitch_bytes: pitch.checked_mul(bytes)?,
+            rows: count,
+        })
+    }
+
     fn is_empty(&self) -> bool {
         self.m == 0 || self.n == 0 || self.batch == 0
     }
@@ -123,16 +155,14 @@ fn footprint<T: Number>(args: &Arguments<'_>, touched: &mut Footprint) -> Option
         if operand > 0 && !product {
             continue;
         }
+        let (param, bytes) = (at::OPERANDS[operand], size_of::<T>() as u64);
+        if let Some(region) = shape.rectangle(operand, param, access, bytes) {
+            touched.region(region);
+            continue;
+        }
         let [rows, columns, row, column, step] = shape.operands[operand];
         let dims = [(shape.batch, step), (rows, row), (columns, column)];
-        let bytes = size_of::<T>() as u64;
-        touch(
-            touched,
-            at::OPERANDS[operand],
-            access,
-            bytes,
-            dims.into_iter(),
-        )?;
+        touch(touched, param, access, bytes, dims.into_iter())?;
     }
     touched.contiguous(at::WORKSPACE, Access::Write, shape.workspace_bytes);
     Some(())

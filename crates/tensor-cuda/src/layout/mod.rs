@@ -4,6 +4,8 @@ pub(crate) mod arith;
 mod dynamic;
 mod fixed;
 mod overlap;
+mod rows;
 
 pub use dynamic::DynLayout;
 pub use fixed::Layout;
+pub(crate) use rows::Lie;

@@ -1,10 +1,17 @@
 //! Everything against `ndarray`, on the simulated device.
 
+mod bad_input;
 mod common;
+mod deterministic;
 mod elementwise;
+mod exact;
 mod gemm;
+mod operands;
+mod product_cases;
 mod products;
+mod reductions;
 mod rowwise;
 mod tensors;
 mod transfers;
 mod views;
+mod workspaces;

@@ -133,6 +133,86 @@ fn what_lies_alike_is_one_copy() {
     setup.finish();
 }
 
+/// Rows of a larger matrix go in one two-dimensional copy, without scratch memory or a kernel; in a capture, too.
+#[test]
+fn rows_are_one_copy_without_scratch_memory() {
+    use cuda_driver::Call;
+    let setup = setup(2);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let host = Array2::from_shape_fn((4, 6), |(i, j)| (i * 6 + j) as f32);
+    let mut tensor = CudaTensor::from_ndarray(device, &host.view()).unwrap();
+    let part = array![[70.0_f32, 71.0, 72.0], [80.0, 81.0, 82.0]];
+    let mut pinned = PinnedBuffer::<f32>::new(device, 6).unwrap();
+    pinned
+        .host_write()
+        .unwrap()
+        .copy_from_slice(part.as_slice().unwrap());
+    macro_rules! part {
+        ($view:expr) => {
+            $view
+                .slice_step(0, 0..4, 3)
+                .unwrap()
+                .slice(1, 2..5)
+                .unwrap()
+        };
+    }
+    let counted = |f: &mut dyn FnMut()| {
+        let before = device.call_counts();
+        f();
+        let made = device.call_counts() - before;
+        let allocated = made.of(Call::MemAllocFromPoolAsync) + made.of(Call::MemAlloc);
+        assert_eq!((made.of(Call::LaunchKernel), allocated), (0, 0), "{made}");
+        made.of(Call::Memcpy2DAsync)
+    };
+    assert_eq!(
+        counted(&mut || copy_from_pinned(stream, part!(tensor.view_mut()), &pinned).unwrap()),
+        1
+    );
+    assert_eq!(
+        counted(&mut || copy_to_pinned(stream, &mut pinned, part!(tensor.view())).unwrap()),
+        1
+    );
+    assert_eq!(*pinned.host_read().unwrap(), *part.as_slice().unwrap());
+    assert_eq!(
+        counted(
+            &mut || copy_from_ndarray(part!(tensor.view_mut()), &(&part + 1.0).view()).unwrap()
+        ),
+        1
+    );
+    let mut back = Array2::zeros((0, 0));
+    assert_eq!(
+        counted(&mut || back = to_ndarray(part!(tensor.view())).unwrap()),
+        1
+    );
+    assert_eq!(back, &part + 1.0);
+    let mut expected = host.clone();
+    for ((i, j), x) in part.indexed_iter() {
+        expected[[3 * i, 2 + j]] = x + 1.0;
+    }
+    assert_eq!(tensor.to_ndarray().unwrap(), expected);
+    let graph = stream
+        .capture(|_| copy_from_pinned(stream, part!(tensor.view_mut()), &pinned))
+        .unwrap();
+    graph.launch(stream).unwrap();
+    assert_eq!(to_ndarray(part!(tensor.view())).unwrap(), part);
+    // Columns backwards, and a transpose, need a kernel and room.
+    let before = device.call_counts();
+    copy_to_pinned(
+        stream,
+        &mut pinned,
+        part!(tensor.view()).reversed(1).unwrap(),
+    )
+    .unwrap();
+    let made = device.call_counts() - before;
+    assert_eq!(
+        (made.of(Call::LaunchKernel), made.of(Call::Memcpy2DAsync)),
+        (1, 0)
+    );
+    assert_eq!(pinned.host_read().unwrap()[..3], [72.0, 71.0, 70.0]);
+    drop((tensor, pinned, graph));
+    setup.finish();
+}
+
 #[test]
 fn host_copies_are_checked_and_refused_in_a_capture() {
     let setup = setup(0);
