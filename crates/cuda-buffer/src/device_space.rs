@@ -36,7 +36,8 @@ impl Space for DeviceSpace {
             let device = self.device.id().to_string();
             return Err(CaptureViolation::new::<u8>(&[layout.size()], device).into());
         }
-        if layout.align() > BASE_ALIGN {
+        // No bytes lie at any alignment.
+        if layout.size() > 0 && layout.align() > BASE_ALIGN {
             return Err(AllocError::BadAlign {
                 requested: layout.align(),
                 max: BASE_ALIGN,

@@ -5,7 +5,7 @@ use crate::BufferResult;
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::rows::{self, Rows};
 use crate::staging::Staging;
-use crate::transfer::{copy_in, copy_out, same_length};
+use crate::transfer::{copy_in, copy_out, no_bytes, same_length};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_driver::CallSite;
 use std::panic::Location;
@@ -24,7 +24,7 @@ fn send<T: Copy + NoUninit>(
         Some(rows) => rows.check_lens::<T>(dst.len, src.len())?,
     }
     cuda_runtime::refuse_in_capture("copying from ordinary host memory")?;
-    if src.is_empty() || rows.is_some_and(Rows::is_empty) {
+    if no_bytes::<T>(src.len()) || rows.is_some_and(Rows::is_empty) {
         return Ok(None);
     }
     let device = dst.domain.device();
@@ -53,7 +53,7 @@ fn fetch<T: Copy + NoUninit>(
         Some(rows) => rows.check_lens::<T>(len, src.len)?,
     }
     cuda_runtime::refuse_in_capture("copying to ordinary host memory")?;
-    if len == 0 || rows.is_some_and(Rows::is_empty) {
+    if no_bytes::<T>(len) || rows.is_some_and(Rows::is_empty) {
         return Ok(None);
     }
     let device = src.domain.device();

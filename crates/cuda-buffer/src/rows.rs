@@ -4,7 +4,7 @@ use crate::OperandName::{Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::ledger::AccessKind;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
-use crate::transfer::{at, operate, reached, same_length};
+use crate::transfer::{at, no_bytes, operate, reached, same_length};
 use crate::{BufferError, BufferResult, host_copy};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
 use cuda_driver::{CallSite, CopyRows, Driver};
@@ -34,7 +34,8 @@ impl Rows {
         }
         for (pitch, len) in [(self.dst_pitch, dst_len), (self.src_pitch, src_len)] {
             let width = self.width;
-            let fits = pitch >= width && pitch <= MOST_PITCH_BYTES / size_of::<T>();
+            let pitch_bytes = pitch.checked_mul(size_of::<T>());
+            let fits = pitch >= width && pitch_bytes.is_some_and(|bytes| bytes <= MOST_PITCH_BYTES);
             let end = (self.rows - 1).checked_mul(pitch);
             let end = end.and_then(|start| start.checked_add(width));
             match end {
@@ -45,6 +46,9 @@ impl Rows {
                     return Err(BufferError::OutOfBounds { start, end, len });
                 }
             }
+        }
+        if no_bytes::<T>(self.width) {
+            return Ok(None);
         }
         // No overflow: all of it lies within memory, or is a distance that was checked.
         let bytes = |elements: usize| elements * size_of::<T>();

@@ -19,6 +19,11 @@ pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
     }
 }
 
+/// Whether `len` elements take no bytes: there are none, or they have no size. Drivers refuse some calls for nothing.
+pub(crate) fn no_bytes<T>(len: usize) -> bool {
+    len == 0 || size_of::<T>() == 0
+}
+
 /// Says which operand it is that the stream can't reach.
 pub(crate) fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()> {
     checked.map_err(BufferError::of_operand(operand))
@@ -78,7 +83,7 @@ pub(crate) fn copy<T: Copy + 'static>(
         reached(Destination, stream.check_device(dst_device))?;
         reached(Source, dst_device.check_driver(src_device))?;
     }
-    if dst.len == 0 {
+    if no_bytes::<T>(dst.len) {
         return Ok(());
     }
     let device = stream.device().id();
@@ -115,7 +120,7 @@ pub(crate) fn copy_in<T: Pod>(
     same_length(src.len, dst.len)?;
     reached(Destination, stream.check_device(dst.domain.device()))?;
     reached(Source, src.domain.check_reach(stream))?;
-    if dst.len == 0 {
+    if no_bytes::<T>(dst.len) {
         return Ok(());
     }
     let device = stream.device().id();
@@ -145,7 +150,7 @@ pub(crate) fn copy_out<T: Pod>(
     same_length(src.len, dst.len)?;
     reached(Source, stream.check_device(src.domain.device()))?;
     reached(Destination, dst.domain.check_reach(stream))?;
-    if src.len == 0 {
+    if no_bytes::<T>(src.len) {
         return Ok(());
     }
     let device = stream.device().id();
@@ -179,6 +184,9 @@ pub(crate) fn fill<T: Copy + NoUninit>(
     dst: WriteRequest<'_, T>,
     value: T,
 ) -> BufferResult<()> {
+    if no_bytes::<T>(1) {
+        return fill_bytes(stream, dst, 0);
+    }
     let bytes = bytemuck::bytes_of(&value);
     let pattern = pattern_of(bytes).ok_or(BufferError::FillPattern {
         element_bytes: bytes.len(),
@@ -209,7 +217,7 @@ fn fill_pattern<T>(
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
     reached(Destination, stream.check_device(dst.domain.device()))?;
-    if dst.len == 0 {
+    if no_bytes::<T>(dst.len) {
         return Ok(());
     }
     let device = stream.device().id();
@@ -306,7 +314,7 @@ pub fn copy_slice<T: Copy + 'static>(
             });
         }
     }
-    if dst.is_empty() {
+    if dst.bytes() == 0 {
         return Ok(());
     }
     let device = stream.device().id();
@@ -333,7 +341,7 @@ pub fn fill_slice<T>(stream: &Stream, dst: DeviceSliceMut<'_, T>, byte: u8) -> B
             stream: timeline,
         });
     }
-    if dst.is_empty() {
+    if dst.bytes() == 0 {
         return Ok(());
     }
     let device = stream.device().id();

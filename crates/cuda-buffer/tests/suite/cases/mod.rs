@@ -8,8 +8,8 @@ mod pinned;
 mod sizes;
 
 use crate::kit::Rig;
-use cuda_buffer::{DeviceArena, DeviceSlab};
-use cuda_driver::{Driver, RawStream};
+use cuda_buffer::{DeviceArena, DeviceData, DeviceSlab};
+use cuda_driver::{DevicePtr, Driver, RawStream};
 use cuda_runtime::Stream;
 use std::cell::Cell;
 
@@ -27,4 +27,12 @@ pub(crate) fn raw(stream: &Stream) -> RawStream {
 
 fn arena(rig: &Rig, bytes: usize) -> DeviceArena {
     DeviceArena::over(DeviceSlab::new(rig.runtime.default_device(), bytes).unwrap()).unwrap()
+}
+
+/// Where a value lies.
+pub(crate) fn address(data: &impl DeviceData, stream: &Stream) -> DevicePtr {
+    data.read_synchronized_with(stream)
+        .unwrap()
+        .as_slice()
+        .address()
 }
