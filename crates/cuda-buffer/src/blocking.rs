@@ -46,7 +46,10 @@ impl BlockingAccess {
     }
 
     fn end(&mut self, done: Option<Completion>) {
-        if let Some(token) = self.token.take() {
+        // A child leaves the parent's ledgers, and who may have locked them, alone.
+        if let Some(token) = self.token.take()
+            && !self.domain.device().is_forked()
+        {
             self.domain.end(token, done);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::data::DeviceData;
-use crate::domain::{Domain, DomainId, Memory, byte_count};
+use crate::domain::{Domain, DomainId, Memory, byte_count, refuse_in_child};
 use crate::ledger::{AccessKind, Predecessors};
 use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
@@ -31,6 +31,14 @@ use std::marker::PhantomData;
 /// assert!(y.to_vec()?.iter().all(|&word| word == u32::MAX));
 /// # Ok(())
 /// # }
+/// ```
+///
+/// Elements without size, and elements aligned to more than the 256 bytes that drivers align memory to, are refused when
+/// the program is compiled, here and in page-locked memory; arenas hold both.
+///
+/// ```compile_fail
+/// # let runtime = cuda_runtime::Runtime::builder().build().unwrap();
+/// let units = cuda_buffer::CudaBuffer::<()>::new(runtime.default_device(), 1000);
 /// ```
 pub struct CudaBuffer<T> {
     domain: Domain,
@@ -117,6 +125,7 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     }
 
     fn published(&self) -> BufferResult<Predecessors> {
+        refuse_in_child(self.device())?;
         let published = self.domain.with_ledger(|ledger| {
             ledger
                 .check(AccessKind::Write)

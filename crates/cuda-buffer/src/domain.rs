@@ -240,6 +240,7 @@ impl Domain {
 
     /// Fails when somebody holds an access of the value, or the value itself.
     pub(crate) fn check_sole(&self) -> BufferResult<()> {
+        refuse_in_child(self.device())?;
         // A guard holds the value too, and can tell more.
         self.with_ledger(|ledger| ledger.check(AccessKind::Write))?;
         let holders = match self {
@@ -315,6 +316,14 @@ impl Drop for OwnedDomain {
                 None => {}
             },
         }
+    }
+}
+
+/// Refuses in a forked child, before any lock that a thread of the parent may have held.
+pub(crate) fn refuse_in_child(device: &Device) -> RuntimeResult<()> {
+    match device.is_forked() {
+        true => device.check_poison(),
+        false => Ok(()),
     }
 }
 

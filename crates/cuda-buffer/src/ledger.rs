@@ -242,7 +242,7 @@ mod tests {
         (token, before)
     }
 
-    /// One reader per stream, at its latest point; a write replaces them all (cases.md 11, torch/cutorch#222).
+    /// One reader per stream, at its latest point; a write replaces them all (torch/cutorch#222).
     #[test]
     fn a_ledger_keeps_the_latest_write_and_each_streams_latest_read() {
         let driver = cuda_sim::SimDriver::builder().build().as_driver();

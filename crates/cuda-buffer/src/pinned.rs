@@ -1,7 +1,7 @@
 //! Page-locked host memory with a ledger of its own.
 
 use crate::blocking::host_token;
-use crate::domain::{Domain, Memory, byte_count};
+use crate::domain::{Domain, Memory, byte_count, refuse_in_child};
 use crate::ledger::{AccessKind, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
 use crate::{BufferError, BufferResult};
@@ -303,6 +303,7 @@ impl<'a, T> HostAccess<'a, T> {
         finish: impl FnOnce(&Predecessors) -> BufferResult<()>,
     ) -> BufferResult<Self> {
         let since = CallSite::current().unwrap_or_else(Location::caller);
+        refuse_in_child(buffer.domain.device())?;
         let (token, mut copies) = (host_token(kind, since), Predecessors::new());
         let mut add = |completion: &Completion| copies.push(completion.clone());
         buffer.domain.begin(token, &mut add)?;
@@ -343,7 +344,10 @@ impl<'a, T> HostAccess<'a, T> {
 
 impl<T> Drop for HostAccess<'_, T> {
     fn drop(&mut self) {
-        self.domain.end(self.token, None);
+        // A child leaves the parent's ledgers, and who may have locked them, alone.
+        if !self.domain.device().is_forked() {
+            self.domain.end(self.token, None);
+        }
     }
 }
 

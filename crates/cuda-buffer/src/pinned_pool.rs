@@ -1,6 +1,6 @@
 //! A pool of page-locked memory: blocks are kept when their buffers drop, and given out again.
 
-use crate::domain::{Domain, Memory, byte_count};
+use crate::domain::{Domain, Memory, byte_count, refuse_in_child};
 use crate::page_locked::PinnedMemory;
 use crate::pinned::PinnedBuffer;
 use crate::{BufferError, BufferResult};
@@ -137,6 +137,7 @@ impl PinnedPool {
     pub fn buffer<T: Pod>(&self, len: usize) -> BufferResult<PinnedBuffer<T>> {
         let _site = CallSite::enter();
         let device = &self.0.device;
+        refuse_in_child(device)?;
         let Some(bytes) = byte_count::<T>(len)?.checked_next_power_of_two() else {
             let element_bytes = size_of::<T>();
             return Err(BufferError::SizeOverflow { len, element_bytes });
@@ -176,6 +177,9 @@ impl PinnedPool {
 
     /// Frees what has no buffer.
     pub fn trim(&self) {
+        if self.0.device.is_forked() {
+            return;
+        }
         let idle = {
             let mut state = self.0.state.lock();
             state.idle_bytes = 0;
@@ -187,6 +191,9 @@ impl PinnedPool {
     /// What the pool did and has.
     #[must_use]
     pub fn counts(&self) -> PinnedPoolCounts {
+        if self.0.device.is_forked() {
+            return PinnedPoolCounts::default();
+        }
         let state = self.0.state.lock();
         PinnedPoolCounts {
             allocated: state.allocated,
