@@ -199,6 +199,7 @@ impl<S: Spawn> Spawn for Limited<S> {
 }
 
 /// A place for one operation on a [`Limited`] executor. It goes back when it drops unused.
+#[must_use = "a place that is not spawned on goes back at once"]
 pub struct Admitted<'l, S> {
     limited: &'l Limited<S>,
     permit: Mutex<Option<Permit>>,
