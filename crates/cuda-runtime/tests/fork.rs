@@ -1,4 +1,4 @@
-//! A runtime and `fork` (cases.md 26, pytorch/pytorch#17357). A test binary of its own: it forks.
+//! A runtime and `fork` (case 26, pytorch/pytorch#17357). A test binary of its own: it forks.
 
 #![cfg(all(unix, feature = "sim", not(loom)))]
 
@@ -65,7 +65,7 @@ fn refused<T>(result: RuntimeResult<T>, parent: u32) {
 
 /// In a child every call is refused, drops do nothing, and locks that a thread of the parent held are left alone.
 #[test]
-fn a_forked_child_is_told_and_the_parent_goes_on() {
+fn case_26_a_forked_child_is_told_and_the_parent_goes_on() {
     // Before a runtime is opened a fork is no matter.
     in_child(|| {
         let runtime = Runtime::builder().build().unwrap();

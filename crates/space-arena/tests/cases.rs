@@ -13,9 +13,9 @@ use space_core::{AllocError, Block, Heap, Host, HostBlock, HostCarve, Space, Und
 #[repr(align(512))]
 struct Sector([u8; 512]);
 
-/// bumpalo#19: a request aligned above the slab's own alignment.
+/// Case 1 (fitzgen/bumpalo#19): a request aligned above the slab's own alignment.
 #[test]
-fn alignment_above_the_slabs_own_is_of_the_address() {
+fn case_01_alignment_above_the_slabs_own_is_of_the_address() {
     let mut bytes = vec![MaybeUninit::<u8>::uninit(); 1 << 14];
     for shift in [0, 1, 16, 100, 511] {
         let slab = BorrowedSlab::new(&mut bytes[shift..]);
@@ -42,8 +42,9 @@ fn alignment_above_the_slabs_own_is_of_the_address() {
     }
 }
 
+/// Case 1: padding that does not fit.
 #[test]
-fn alignment_that_does_not_fit_changes_nothing() {
+fn case_01_alignment_that_does_not_fit_changes_nothing() {
     let mut arena = Arena::builder()
         .alignment(16)
         .max_alignment(512)
@@ -96,9 +97,9 @@ fn natural_alignment_is_the_element_types_own() {
     assert_eq!((arena.offset(), arena.watermark()), (64, 64));
 }
 
-/// rmm#2342: an alignment above what the allocator serves, silently ignored.
+/// Case 9 (rapidsai/rmm#2342): an alignment above what the allocator serves, silently ignored.
 #[test]
-fn alignment_that_the_arena_was_not_built_for_is_refused() {
+fn case_09_alignment_that_the_arena_was_not_built_for_is_refused() {
     let mut arena = Arena::with_capacity(1 << 14).unwrap();
     let frame = arena.frame();
     for align in [512, 4096, 1 << 30] {
@@ -132,9 +133,9 @@ fn alignment_that_the_arena_was_not_built_for_is_refused() {
     }
 }
 
-/// bumpalo#313: no bytes at a large alignment, of an arena at its limit.
+/// Case 2 (fitzgen/bumpalo#313): no bytes at a large alignment, of an arena at its limit.
 #[test]
-fn no_bytes_cost_nothing_in_a_full_arena() {
+fn case_02_no_bytes_cost_nothing_in_a_full_arena() {
     let mut packed = Arena::builder().alignment(1).capacity(16).unwrap();
     let frame = packed.frame();
     let _all_but_one = frame.alloc(Undef::<u8, _>::new([15])).unwrap();
@@ -179,10 +180,10 @@ fn no_bytes_cost_nothing_in_a_full_arena() {
     assert_eq!((arena.offset(), arena.watermark()), (64, 64));
 }
 
-/// bump-scope#129: storage moved above a mark, and a rewind below it. Here an array can't be used
+/// Case 3 (bluurryy/bump-scope#129): storage moved above a mark, and a rewind below it. Here an array can't be used
 /// after a retract at all (see the compile-fail tests); what is left are the marks themselves.
 #[test]
-fn marks_are_told_apart() {
+fn case_03_marks_are_told_apart() {
     let mut arena = Arena::with_capacity(1 << 14).unwrap();
     let mut other = Arena::with_capacity(1 << 14).unwrap();
     let carve = |arena: &mut Arena<HostSlab>| {
@@ -227,9 +228,9 @@ fn marks_are_told_apart() {
     assert_eq!((arena.offset(), arena.watermark()), (0, 256));
 }
 
-/// cuda-oxide#252: a byte count that wraps gives a tiny block with a huge length.
+/// Case 7 (NVlabs/cuda-oxide#252): a byte count that wraps gives a tiny block with a huge length.
 #[test]
-fn byte_counts_that_overflow_are_refused() {
+fn case_07_byte_counts_that_overflow_are_refused() {
     let mut arena = Arena::with_capacity(1 << 14).unwrap();
     let mut frame = arena.frame();
     let wraps = (1 << 61) + 1;
@@ -265,8 +266,9 @@ fn byte_counts_that_overflow_are_refused() {
     assert_eq!((arena.offset(), arena.watermark()), (0, 0));
 }
 
+/// Case 7, of elements without size.
 #[test]
-fn lengths_that_overflow_are_refused_of_elements_without_size_too() {
+fn case_07_lengths_that_overflow_are_refused_of_elements_without_size_too() {
     let mut arena = Arena::with_capacity(1 << 14).unwrap();
     let mut frame = arena.frame();
     let overflow = [usize::MAX, 2];

@@ -44,8 +44,8 @@ fn arrays_outlive_their_allocator() {
 }
 
 #[test]
-fn checked_arrays_become_invalid() {
-    // bump-scope#137: the byte 2 is never seen as a `bool`.
+fn case_04_checked_arrays_become_invalid() {
+    // bluurryy/bump-scope#137: the byte 2 is never seen as a `bool`.
     let bumper = bumper(4096);
     let mut flag = with_allocator(&bumper, || CheckedAllocArray::filled([1], true));
     assert_eq!(bumper.reset(), Ok(()));
@@ -216,7 +216,7 @@ fn an_array_is_pinned_until_it_is_initialised() {
 }
 
 #[test]
-fn a_full_buffer_says_what_it_would_take() {
+fn case_02_a_full_buffer_says_what_it_would_take() {
     let bumper = bumper(256);
     with_allocator(&bumper, || {
         let x = AllocArray::filled([16], 0_u32);
@@ -228,7 +228,7 @@ fn a_full_buffer_says_what_it_would_take() {
         assert_eq!(full.capacity_bytes, 256);
         assert_eq!(full.peak_bytes, 64 + 200 + 64);
         assert_eq!(bumper.statistics().in_use_bytes, 64);
-        // bumpalo#313: no bytes fit always, at any alignment, and move nothing.
+        // fitzgen/bumpalo#313: no bytes fit always, at any alignment, and move nothing.
         let rest = AllocArray::filled([192], 0_u8);
         #[derive(Debug, Clone, Copy)]
         #[repr(align(4096))]
@@ -248,7 +248,8 @@ fn a_full_buffer_says_what_it_would_take() {
 }
 
 #[test]
-fn over_aligned_elements_are_aligned() {
+fn case_01_over_aligned_elements_are_aligned() {
+    // fitzgen/bumpalo#19: also where the buffer has to grow.
     #[derive(Debug, Clone, Copy, PartialEq)]
     #[repr(align(8192))]
     struct Page(u8);
@@ -267,8 +268,8 @@ fn over_aligned_elements_are_aligned() {
 }
 
 #[test]
-fn elements_of_no_size_take_no_bytes() {
-    // RustaCUDA#38
+fn case_08_elements_of_no_size_take_no_bytes() {
+    // bheisler/RustaCUDA#38
     let bumper = bumper(64);
     with_allocator(&bumper, || {
         let units = AllocArray::filled([1000], ());
@@ -282,8 +283,8 @@ fn elements_of_no_size_take_no_bytes() {
 }
 
 #[test]
-fn sizes_that_overflow_are_refused_before_anything_is_asked() {
-    // cuda-oxide#252
+fn case_07_sizes_that_overflow_are_refused_before_anything_is_asked() {
+    // NVlabs/cuda-oxide#252
     let bumper = bumper(4096);
     with_allocator(&bumper, || {
         for dims in [

@@ -23,8 +23,8 @@ use space_core::{Undef, ambient_alloc, with_space};
 use support::{bumper, growing};
 
 #[test]
-fn an_array_that_grew_after_a_mark_is_not_given_back_by_a_retract() {
-    // bump-scope#129
+fn case_03_an_array_that_grew_after_a_mark_is_not_given_back_by_a_retract() {
+    // bluurryy/bump-scope#129
     let mut arena = Arena::with_capacity(4096).unwrap();
     let below = with_space(&mut arena.frame(), || AllocArray::from([1, 2]).map(|v| v));
     let mark = arena.mark();
@@ -42,8 +42,8 @@ fn an_array_that_grew_after_a_mark_is_not_given_back_by_a_retract() {
 }
 
 #[test]
-fn a_view_is_had_while_another_thread_waits_to_reset() {
-    // candle#3227
+fn case_13_a_view_is_had_while_another_thread_waits_to_reset() {
+    // huggingface/candle#3227
     let bumper = bumper(4096);
     let x = with_allocator(&bumper, || CheckedAllocArray::filled([8], 7_u32));
     let first = x.view();

@@ -37,8 +37,8 @@ fn scopes_nest_and_are_restored_on_panic() {
 }
 
 #[test]
-fn a_scope_of_one_thread_is_not_that_of_another() {
-    // pytorch#152861
+fn case_05_a_scope_of_one_thread_is_not_that_of_another() {
+    // pytorch/pytorch#152861
     let bumper = bumper(4096);
     with_allocator(&bumper, || {
         let _mine = AllocArray::filled([1], 0_u8);
@@ -55,8 +55,8 @@ fn a_scope_of_one_thread_is_not_that_of_another() {
 }
 
 #[test]
-fn a_task_keeps_its_scope_wherever_it_is_polled() {
-    // pytorch#152861
+fn case_05_a_task_keeps_its_scope_wherever_it_is_polled() {
+    // pytorch/pytorch#152861
     let (bumper, other) = (bumper(4096), bumper(4096));
     let mut yielded = false;
     let mut task = Box::pin(InScope::new(bumper.scope().clone(), async {

@@ -91,9 +91,9 @@ fn each_producer_stream_costs_one_wait_and_none_the_second_time() {
     rig.finish();
 }
 
-/// Readers are kept one by one, not in a single event (cases.md 11, torch/cutorch#222).
+/// Case 11 (torch/cutorch#222): readers are kept one by one, not in a single event.
 #[test]
-fn a_write_waits_for_each_reading_stream_and_for_nothing_else() {
+fn case_11_a_write_waits_for_each_reading_stream_and_for_nothing_else() {
     let rig = Rig::seeded(3, 3);
     let kit = Kit::new(rig.runtime.default_device());
     let [s1, s2, s3] = rig.streams();

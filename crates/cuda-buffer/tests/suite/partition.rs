@@ -17,14 +17,14 @@ fn cut(rig: &Rig, len: usize, ranges: &[std::ops::Range<usize>]) -> Result<Parts
     })
 }
 
-// chelsea0x3b/cudarc#495: overlapping parts must not exist.
+/// Case 17 (chelsea0x3b/cudarc#495): overlapping parts do not exist.
 #[test]
 #[expect(
     clippy::reversed_empty_ranges,
     clippy::single_range_in_vec_init,
     reason = "such ranges are what is meant"
 )]
-fn parts_are_in_order_disjoint_and_in_bounds() {
+fn case_17_parts_are_in_order_disjoint_and_in_bounds() {
     let rig = Rig::seeded(7, 1);
     assert!(cut(&rig, 10, &[0..5, 5..10]).is_ok());
     assert!(cut(&rig, 10, &[0..0, 0..5, 5..5, 7..9, 9..9]).is_ok());
@@ -66,8 +66,9 @@ fn parts_are_in_order_disjoint_and_in_bounds() {
     rig.finish();
 }
 
+/// Case 17: disjoint parts are independent.
 #[test]
-fn parts_on_two_streams_add_no_wait_and_the_whole_waits_for_both() {
+fn case_17_parts_on_two_streams_add_no_wait_and_the_whole_waits_for_both() {
     let rig = Rig::seeded(7, 3);
     let [one, two, three] = rig.streams();
     let mut parts = cut(&rig, 8, &[0..4, 4..8]).unwrap();

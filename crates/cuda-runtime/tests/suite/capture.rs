@@ -43,9 +43,9 @@ fn a_thread_captures_once_at_a_time_and_other_threads_are_refused_the_stream() {
     rig.finish();
 }
 
-/// Refused by Carve, so that the driver never sees what would invalidate the capture (cases.md 18, 19).
+/// Refused by Carve, so that the driver never sees what would invalidate the capture (cases 18 and 19).
 #[test]
-fn what_a_capture_forbids_is_refused_before_the_driver_sees_it() {
+fn case_19_what_a_capture_forbids_is_refused_before_the_driver_sees_it() {
     for mode in [
         CaptureMode::Global,
         CaptureMode::ThreadLocal,
@@ -114,9 +114,9 @@ fn completions_do_not_cross_the_border_of_a_capture() {
     rig.finish();
 }
 
-/// Ends that are no end: dropped, failed, forgotten (cases.md 19, NVIDIA/cuda-python#2834).
+/// Ends that are no end: dropped, failed, forgotten (case 19, NVIDIA/cuda-python#2834).
 #[test]
-fn a_capture_that_is_dropped_leaves_every_stream_usable() {
+fn case_19_a_capture_that_is_dropped_leaves_every_stream_usable() {
     let rig = Rig::new(2);
     let device = rig.device();
     let [s, t] = [(); 2].map(|()| device.streams().acquire().unwrap());
@@ -177,7 +177,7 @@ fn an_end_that_the_driver_refuses_is_repeated() {
 }
 
 #[test]
-fn an_invalidated_capture_ends_once_with_its_error() {
+fn case_19_an_invalidated_capture_ends_once_with_its_error() {
     let rig = Rig::new(1);
     let device = rig.device();
     let s = device.streams().acquire().unwrap();

@@ -182,9 +182,9 @@ fn a_parked_error_costs_nobody_anything() {
     rig.finish();
 }
 
-/// Events are of the stream's own device, and waits cross devices (cases.md 27, NVIDIA/cuCascade#189).
+/// Case 27 (NVIDIA/cuCascade#189): events are of the stream's own device, and waits cross devices.
 #[test]
-fn events_belong_to_the_device_of_their_stream_and_waits_cross_devices() {
+fn case_27_events_belong_to_the_device_of_their_stream_and_waits_cross_devices() {
     let rig = Rig::with(SimDriver::builder().devices(2), |builder| {
         builder.streams_per_device(2)
     });

@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A stream pool must not hand one native stream to two owners (cases.md 15, pytorch/pytorch#173729).
+/// Case 15 (pytorch/pytorch#173729): a pool never hands one native stream to two owners.
 #[test]
-fn live_leases_are_of_distinct_streams_and_one_more_is_refused() {
+fn case_15_live_leases_are_of_distinct_streams_and_one_more_is_refused() {
     let rig = Rig::new(3);
     let device = rig.device();
     let leases: Vec<Stream> = (0..3)

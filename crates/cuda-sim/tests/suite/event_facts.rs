@@ -44,7 +44,7 @@ fn an_event_never_recorded_is_complete() {
 
 /// An event is recorded on streams of its own device only; streams of other devices may wait for it.
 #[test]
-fn events_are_recorded_at_home_and_waited_for_anywhere() {
+fn case_27_events_are_recorded_at_home_and_waited_for_anywhere() {
     for seed in 0..50 {
         let sim = SimDriver::builder().devices(2).seed(seed).build();
         let (home, away) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
@@ -162,10 +162,10 @@ fn timing_events_measure_modelled_time() {
     assert_eq!(code, ErrorCode::INVALID_HANDLE);
 }
 
-/// The stand-in is no more lenient than a driver (cases.md 28, pytorch/pytorch#169052): the codes of its refusals, work that
+/// Case 28 (pytorch/pytorch#169052): the stand-in is no more lenient than a driver: the codes of its refusals, work that
 /// is late and out of order, freed memory that holds a pattern, handles and addresses that are used again at once.
 #[test]
-fn the_stand_in_refuses_what_a_driver_refuses() {
+fn case_28_the_stand_in_refuses_what_a_driver_refuses() {
     let sim = SimDriver::builder().devices(2).build();
     let (gpu, away) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
     let (a, b, event) = (gpu.stream(), gpu.stream(), gpu.event());

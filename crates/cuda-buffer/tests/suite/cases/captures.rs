@@ -1,17 +1,19 @@
 //! Cases 12, 18 and 19: captures and what they leave.
 
 use super::arena;
-use crate::kit::{Kit, MODULE, N, Rig, elements};
+use crate::kit::{Kit, MODULE, N, Rig, elements, map_of};
 use cuda_buffer::{
-    BufferError, CaptureStep, CudaBuffer, DeviceData, DeviceSlab, DeviceSpace, Launch, PinnedBuffer,
+    BufferError, CaptureStep, CudaBuffer, DeviceAmbient, DeviceData, DeviceSlab, DeviceSpace,
+    Launch, PinnedBuffer,
 };
 use cuda_driver::{Call, Driver};
 use cuda_runtime::RuntimeError;
-use space_core::{AllocError, Space, Undef};
+use space_core::{AllocError, Space, Undef, with_space};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Case 12 (chelsea0x3b/cudarc#590): what a capture noted of a buffer dies with the capture.
 #[test]
-fn a_buffer_outlives_the_graph_that_used_it() {
+fn case_12_a_buffer_outlives_the_graph_that_used_it() {
     let rig = Rig::seeded(0, 2);
     let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
     let [s, t] = rig.streams();
@@ -36,10 +38,43 @@ fn a_buffer_outlives_the_graph_that_used_it() {
     rig.finish();
 }
 
+/// Case 12: read in the capture only, and written or dropped on another stream when the graph is gone.
+#[test]
+fn case_12_a_captured_read_leaves_nothing_in_the_ledger() {
+    for seed in 0..12 {
+        let rig = Rig::seeded(seed, 2);
+        let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
+        let [s, t] = rig.streams();
+        let mut x = CudaBuffer::<u32>::from_slice(&device, &[5; N]).unwrap();
+        let mut out = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        out.fill(&s, 0).unwrap();
+        let waits = || rig.device().order_counts().waits_issued;
+        let graph = s.capture(|_| kit.map(&s, &mut out, &x, 1)).unwrap();
+        // Captured and not launched: there is nothing to wait for.
+        let before = waits();
+        x.fill(&t, 6).unwrap();
+        assert_eq!(waits() - before, 0);
+        graph.launch(&s).unwrap();
+        let before = waits();
+        x.fill(&t, 7).unwrap();
+        assert_eq!(waits() - before, 1, "for the replay");
+        drop(graph);
+        assert_eq!(out.to_vec().unwrap(), [map_of(6, 1); N]);
+        if seed % 2 == 0 {
+            kit.step(&t, &mut x, 1).unwrap();
+        }
+        drop(x);
+        drop(CudaBuffer::<u32>::new(&device, N).unwrap());
+        device.check().unwrap();
+        drop((out, device, kit, s, t));
+        rig.finish();
+    }
+}
+
 /// Case 18 (JuliaGPU/CUDA.jl#1230): an allocation inside a capture is refused, the capture goes on, and replays hold
 /// no more memory than the first one did.
 #[test]
-fn allocating_in_a_capture_is_refused_and_replays_do_not_grow() {
+fn case_18_allocating_in_a_capture_is_refused_and_replays_do_not_grow() {
     let rig = Rig::seeded(0, 1);
     let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
     let [s] = rig.streams();
@@ -95,9 +130,80 @@ fn allocating_in_a_capture_is_refused_and_replays_do_not_grow() {
     rig.finish();
 }
 
+/// Case 18: handles may go before the graph or after it; the slab is freed once, with the last of both.
+#[test]
+fn case_18_the_slab_is_freed_once_in_any_order_of_drops() {
+    for graph_first in [true, false] {
+        let rig = Rig::seeded(0, 1);
+        let [s] = rig.streams();
+        let mut arena = arena(&rig, 1024);
+        let graph = arena
+            .frame()
+            .scratch(|frame| {
+                let mut carve = frame.alloc(Undef::<u32, _>::new([N])).unwrap();
+                s.capture(|_| carve.fill(&s, 3))
+            })
+            .unwrap();
+        graph.launch(&s).unwrap();
+        let before = rig.sim.counters().snapshot();
+        let freed = || (rig.sim.counters().snapshot() - before).of(Call::MemFreeAsync);
+        if graph_first {
+            drop(graph);
+            assert_eq!(freed(), 0);
+            drop(arena);
+        } else {
+            drop(arena);
+            assert_eq!(freed(), 0);
+            graph.launch(&s).unwrap();
+            drop(graph);
+        }
+        assert_eq!(freed(), 1);
+        drop(s);
+        rig.finish();
+    }
+}
+
+/// Case 19: a step that panics ends its capture: what was bound and what was carved is as before.
+#[test]
+fn case_19_a_step_that_panics_leaves_spaces_and_streams_as_they_were() {
+    let rig = Rig::seeded(0, 2);
+    let (device, kit) = (rig.device(), Kit::new(rig.runtime.default_device()));
+    let [s, t] = rig.streams();
+    let mut arena = arena(&rig, 2048);
+    let mut x = CudaBuffer::<u32>::from_slice(&device, &[1; N]).unwrap();
+    for _ in 0..3 {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            s.capture(|_| {
+                with_space(&mut arena.frame(), || {
+                    let mut carve = DeviceAmbient::new()
+                        .alloc(Undef::<u32, _>::new([N]))
+                        .unwrap();
+                    kit.map(&s, &mut carve, &x, 1)?;
+                    x.copy_from(&carve, &s)?;
+                    if !x.is_empty() {
+                        std::panic::resume_unwind(Box::new("the step's own"));
+                    }
+                    Ok::<_, BufferError>(())
+                })
+            })
+        }));
+        assert!(caught.is_err());
+        assert!(!s.is_capturing() && !device.capturing().unwrap());
+        let unbound = DeviceAmbient::bound().map(drop);
+        assert!(matches!(unbound, Err(AllocError::Unbound)), "{unbound:?}");
+        arena.reset().unwrap();
+        assert_eq!((arena.offset(), arena.pinned_bytes()), (0, 0));
+        drop(CudaBuffer::<u32>::new_on(&s, N).unwrap());
+        x.fill(&t, 1).unwrap();
+        assert_eq!(x.to_vec().unwrap(), [1; N]);
+    }
+    drop((x, arena, device, kit, s, t));
+    rig.finish();
+}
+
 /// Case 19 (NVIDIA/cuda-python#2834): nothing is set up lazily inside a capture.
 #[test]
-fn a_capture_may_be_the_first_thing_that_a_device_does() {
+fn case_19_a_capture_may_be_the_first_thing_that_a_device_does() {
     let rig = Rig::seeded(0, 1);
     let [s] = rig.streams();
     let empty = s.capture(|_| Ok::<_, BufferError>(())).unwrap();

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Case 25 (chelsea0x3b/cudarc#277): drops during unwinding are silent, and locks are not poisoned.
 #[test]
-fn a_panic_with_guards_held_releases_them() {
+fn case_25_a_panic_with_guards_held_releases_them() {
     let rig = Rig::seeded(0, 2);
     let kit = Kit::new(rig.runtime.default_device());
     let [s, t] = rig.streams();
@@ -38,7 +38,7 @@ fn a_panic_with_guards_held_releases_them() {
 
 /// Case 25, with a device that is lost: the same error for everybody, and other devices go on.
 #[test]
-fn a_panic_on_a_lost_device_reaches_its_catch() {
+fn case_25_a_panic_on_a_lost_device_reaches_its_catch() {
     let rig = Rig::new(SimDriver::builder().devices(2), 2);
     let kit = Kit::new(rig.runtime.default_device());
     let [s] = rig.streams();

@@ -9,7 +9,7 @@ use cuda_sim::SimDriver;
 
 /// Case 24 (chelsea0x3b/cudarc#340): page-locked memory does not change under a copy that still reads it.
 #[test]
-fn the_host_can_not_touch_what_a_copy_uses() {
+fn case_24_the_host_can_not_touch_what_a_copy_uses() {
     let rig = Rig::seeded(0, 2);
     let device = rig.device();
     let [s, t] = rig.streams();
@@ -23,7 +23,7 @@ fn the_host_can_not_touch_what_a_copy_uses() {
     let busy = pinned.try_host_write().map(drop).unwrap_err();
     assert_eq!(busy, BufferError::Busy { copies: 1 });
     assert!(pinned.try_host_read().is_ok(), "the copy only reads");
-    // Another source into the same destination comes after; a copy out makes even reading wait.
+    // A copy out makes even reading wait.
     let mut other = PinnedBuffer::<f32>::new(&device, n).unwrap();
     x.copy_to_pinned(&mut other, &t).unwrap();
     assert_eq!(
@@ -52,9 +52,44 @@ fn the_host_can_not_touch_what_a_copy_uses() {
     rig.finish();
 }
 
+/// Case 24: a second copy into the same memory comes after the first one, whatever streams they are on, and a copy from
+/// ordinary memory has read it when the call returns.
+#[test]
+fn case_24_copies_into_one_buffer_are_ordered_and_read_their_sources_in_time() {
+    for seed in 0..20 {
+        let rig = Rig::seeded(seed, 2);
+        let device = rig.device();
+        let [s, t] = rig.streams();
+        let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        let [mut first, mut second] = [0, 1].map(|_| PinnedBuffer::<u32>::new(&device, N).unwrap());
+        first.host_write().unwrap().fill(1);
+        second.host_write().unwrap().fill(2);
+        let name = raw(&s);
+        rig.sim.hold_stream(name);
+        x.copy_from_pinned(&first, &s).unwrap();
+        x.copy_from_pinned(&second, &t).unwrap();
+        for source in [&mut first, &mut second] {
+            let busy = source.try_host_write().map(drop);
+            assert_eq!(busy, Err(BufferError::Busy { copies: 1 }));
+        }
+        rig.sim.release_stream(name);
+        assert_eq!(x.to_vec().unwrap(), [2; N]);
+        first.try_host_write().unwrap().fill(3);
+        // Ordinary memory, changed at once.
+        let mut ordinary = vec![4_u32; N];
+        x.copy_from_slice(&ordinary).unwrap();
+        ordinary.fill(5);
+        drop(ordinary);
+        rig.sim.run_all();
+        assert_eq!(x.to_vec().unwrap(), [4; N]);
+        drop((x, first, second, device, s, t));
+        rig.finish();
+    }
+}
+
 /// Case 24: a wait of the host that is missing is seen by the simulated device.
 #[test]
-fn a_forgotten_host_access_keeps_copies_out() {
+fn case_24_a_forgotten_host_access_keeps_copies_out() {
     let rig = Rig::seeded(0, 1);
     let [s] = rig.streams();
     let mut pinned = PinnedBuffer::<u32>::new(rig.runtime.default_device(), N).unwrap();
@@ -75,7 +110,7 @@ fn a_forgotten_host_access_keeps_copies_out() {
 
 /// Case 27 (NVIDIA/cuCascade#189): page-locked memory of one device's making serves another, with that one's events.
 #[test]
-fn page_locked_memory_serves_every_device_of_its_driver() {
+fn case_27_page_locked_memory_serves_every_device_of_its_driver() {
     let rig = Rig::new(SimDriver::builder().devices(2), 2);
     let [a, b] = [0, 1].map(|i| rig.runtime.devices()[i].clone());
     let (s, t) = (
