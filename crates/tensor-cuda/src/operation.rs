@@ -58,6 +58,7 @@ impl<'s> Operation<'s> {
     }
 
     /// The device of the stream.
+    #[inline]
     pub(crate) fn device(&self, operand: &'static str, given: &Device) -> TensorResult<()> {
         let own = self.stream.device();
         if own.same(given) {
@@ -72,6 +73,7 @@ impl<'s> Operation<'s> {
     }
 
     /// An output: of the stream's device, and no element named twice.
+    #[inline]
     pub(crate) fn output<T, const N: usize>(
         &self,
         operand: &'static str,
@@ -82,6 +84,7 @@ impl<'s> Operation<'s> {
     }
 
     /// An output that names no element twice.
+    #[inline]
     pub(crate) fn repeats<T, const N: usize>(
         &self,
         operand: &'static str,
@@ -117,6 +120,7 @@ impl<'s> Operation<'s> {
     }
 
     /// An input: of the stream's device, and not of the output's value.
+    #[inline]
     pub(crate) fn input<T, const N: usize>(
         &self,
         operand: &'static str,
@@ -176,6 +180,7 @@ impl<'s> Operation<'s> {
     }
 
     /// Ends the accesses with one completion, or with none when nothing was queued, also after a failed launch.
+    #[inline]
     pub(crate) fn finish(
         &self,
         accesses: impl Guards,

@@ -128,8 +128,27 @@ impl Blas {
         drop(idle);
     }
 
-    /// Whether products must give the same result for the same operands in every run, on one device and version of the
-    /// provider. Providers may then be slower. Off at first.
+    /// Whether products must give the same bits for the same operands, in the same layouts, in every run on one device and version of
+    /// the provider: on whatever stream, thread and handle, alone or as one of a batch, eagerly or replayed by a graph. Off at first.
+    ///
+    /// Providers may then be slower. One that does not [promise](MatrixProvider::is_deterministic) it is refused with
+    /// [`NotDeterministic`](crate::TensorError::NotDeterministic), and nothing is queued. All other operations of this crate, the reductions
+    /// included, always give the same bits, in this mode or not.
+    ///
+    /// ```
+    /// # use cuda_runtime::Runtime;
+    /// # use tensor_cuda::{Blas, CudaTensor, matmul};
+    /// # fn main() -> tensor_cuda::TensorResult<()> {
+    /// # let runtime = Runtime::builder().build()?;
+    /// # let device = runtime.default_device();
+    /// # let (one, other) = (device.streams().acquire()?, device.streams().acquire()?);
+    /// Blas::of(device).set_deterministic(true);
+    /// let a = CudaTensor::full(&one, [3, 3], 0.1_f32)?;
+    /// let (first, second) = (matmul(&one, &a, &a)?, matmul(&other, &a, &a)?);
+    /// assert_eq!(first.to_ndarray()?.mapv(f32::to_bits), second.to_ndarray()?.mapv(f32::to_bits));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set_deterministic(&self, deterministic: bool) {
         self.state
             .deterministic

@@ -21,13 +21,12 @@ pub(super) mod sealed {
     use super::{Handle, State, TensorResult};
 
     pub trait WithHandle {
-        /// Runs `call` with a handle. A capture has workspaces of its own.
+        /// Runs `call` with a handle and what it is one of. A capture has workspaces of its own.
         #[doc(hidden)]
         fn with_handle<R>(
             &self,
-            state: &State,
             capturing: bool,
-            call: impl FnOnce(&mut Handle) -> TensorResult<R>,
+            call: impl FnOnce(&State, &mut Handle) -> TensorResult<R>,
         ) -> TensorResult<R>;
     }
 }
@@ -40,14 +39,15 @@ impl Lease for Stream {
 
 impl sealed::WithHandle for Stream {
     #[track_caller]
+    #[inline]
     fn with_handle<R>(
         &self,
-        state: &State,
         capturing: bool,
-        call: impl FnOnce(&mut Handle) -> TensorResult<R>,
+        call: impl FnOnce(&State, &mut Handle) -> TensorResult<R>,
     ) -> TensorResult<R> {
+        let state = State::of(self.device());
         let mut handle = state.take(self, capturing)?;
-        let result = call(&mut handle);
+        let result = call(&state, &mut handle);
         state.give_back(handle, self);
         result
     }
@@ -91,14 +91,14 @@ impl Lease for Execution {
 
 impl sealed::WithHandle for Execution {
     #[track_caller]
+    #[inline]
     fn with_handle<R>(
         &self,
-        _: &State,
         _: bool,
-        call: impl FnOnce(&mut Handle) -> TensorResult<R>,
+        call: impl FnOnce(&State, &mut Handle) -> TensorResult<R>,
     ) -> TensorResult<R> {
         let handle = self.handle.as_ref().expect("held until the lease ends");
-        call(&mut handle.lock())
+        call(&self.state, &mut handle.lock())
     }
 }
 

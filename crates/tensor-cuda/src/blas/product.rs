@@ -104,28 +104,23 @@ impl<T: Number> Product<'_, T> {
             return Ok(());
         }
         let stream = self.operation.stream;
-        let state = State::of(stream.device());
         let session = stream.session()?;
-        on.with_handle(&state, session.is_some(), |handle| {
+        on.with_handle(session.is_some(), |state, handle| {
             forms
                 .iter()
-                .try_for_each(|form| self.admit(&state, handle, form))?;
+                .try_for_each(|form| self.admit(state, handle, form))?;
             let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
-            let (mut accesses, mut workspace) = acquire_all(stream, (requests, workspace.write()))?;
-            let mut of_each = forms.iter().zip(&mut accesses);
+            let mut held = acquire_all(stream, (requests, workspace.write()))?;
+            let (accesses, workspace) = &mut held;
+            let mut of_each = forms.iter().zip(accesses);
             let launched = of_each.try_for_each(|(form, accesses)| {
-                self.ask(
-                    &state,
-                    &mut *handle.engine,
-                    form,
-                    accesses,
-                    workspace.as_slice_mut(),
-                )
+                let engine = &mut *handle.engine;
+                self.ask(state, engine, form, accesses, workspace.as_slice_mut())
             });
-            self.operation.finish((accesses, workspace), launched)
-        })?;
-        state.count_products(forms.len() as u64);
-        Ok(())
+            self.operation.finish(held, launched)?;
+            state.count_products(forms.len() as u64);
+            Ok(())
+        })
     }
 
     /// Extents that fit, all on the stream's device, and an output that is nothing else.
@@ -185,24 +180,19 @@ impl<T: Number> Product<'_, T> {
         b: &TensorView<'_, T, N>,
     ) -> TensorResult<()> {
         let stream = self.operation.stream;
-        let state = State::of(stream.device());
         let session = stream.session()?;
-        on.with_handle(&state, session.is_some(), |handle| {
-            self.admit(&state, handle, form)?;
+        on.with_handle(session.is_some(), |state, handle| {
+            self.admit(state, handle, form)?;
             let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
             let operands = (out.request()?, a.request()?, b.request()?);
-            let (mut accesses, mut workspace) = acquire_all(stream, (operands, workspace.write()))?;
-            let launched = self.ask(
-                &state,
-                &mut *handle.engine,
-                form,
-                &mut accesses,
-                workspace.as_slice_mut(),
-            );
-            self.operation.finish((accesses, workspace), launched)
-        })?;
-        state.count_products(1);
-        Ok(())
+            let mut held = acquire_all(stream, (operands, workspace.write()))?;
+            let (accesses, workspace) = &mut held;
+            let engine = &mut *handle.engine;
+            let launched = self.ask(state, engine, form, accesses, workspace.as_slice_mut());
+            self.operation.finish(held, launched)?;
+            state.count_products(1);
+            Ok(())
+        })
     }
 
     /// Whether the provider takes the product: dimensions within its own, and reproducible results where they are asked for.
