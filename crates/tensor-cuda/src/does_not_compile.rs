@@ -58,6 +58,19 @@
 //!     let _ = cast(stream, out, a);
 //! }
 //! ```
+//! Operands of a product of different types.
+//! ```
+//! use tensor_cuda::{CudaTensor, gemm};
+//! fn product(stream: &cuda_runtime::Stream, a: &CudaTensor<f32, 2>, b: &CudaTensor<f32, 2>, c: &mut CudaTensor<f32, 2>) {
+//!     let _ = gemm(stream, c, 1.0, a, b, 0.0);
+//! }
+//! ```
+//! ```compile_fail,E0277
+//! use tensor_cuda::{CudaTensor, gemm};
+//! fn product(stream: &cuda_runtime::Stream, a: &CudaTensor<f32, 2>, b: &CudaTensor<f64, 2>, c: &mut CudaTensor<f32, 2>) {
+//!     let _ = gemm(stream, c, 1.0, a, b, 0.0);
+//! }
+//! ```
 //! A tensor that is carved from a frame ends with it.
 //! ```
 //! use space_core::{Frame, Space, Undef};

@@ -176,6 +176,82 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// New tensors of any layout, over their whole memory, and copies of them in row-major order.
+    #[test]
+    fn new_tensors_of_any_layout(
+        extents in prop::array::uniform3(0_usize..4),
+        cut in crate::common::cut(3),
+        seed in any::<u64>(),
+    ) {
+        let setup = setup(seed);
+        let (device, stream) = (setup.device(), &setup.stream);
+        let whole = tensor_cuda::DynLayout::row_major(&cut.of(&extents)).unwrap();
+        let layout = Layout::<3>::try_from(&cut.layout(&whole)).unwrap();
+        let zeros = CudaTensor::<f32, 3>::zeros_with(stream, layout).unwrap();
+        prop_assert_eq!(zeros.to_ndarray().unwrap(), Array3::<f32>::zeros(extents));
+        prop_assert!(zeros.to_vec().unwrap().iter().all(|&x| x == 0.0));
+        let host = Array3::from_shape_fn(extents, |(i, j, k)| (i * 20 + j * 5 + k) as f32);
+        let mut tensor = CudaTensor::<f32, 3>::uninitialized_with(device, layout).unwrap();
+        tensor_cuda::copy_from_ndarray(&mut tensor, &host.view()).unwrap();
+        prop_assert_eq!(&tensor.to_ndarray().unwrap(), &host);
+        let twin = tensor.duplicate(stream).unwrap();
+        prop_assert!(twin.layout().is_row_major());
+        prop_assert_eq!(&twin.to_vec().unwrap(), &host.iter().copied().collect::<Vec<_>>());
+        let full = CudaTensor::full(stream, extents, 2.5_f32).unwrap();
+        prop_assert_eq!(full.to_ndarray().unwrap(), Array3::from_elem(extents, 2.5));
+        let from = CudaTensor::from_ndarray(device, &host.view().permuted_axes([2, 0, 1])).unwrap();
+        prop_assert_eq!(from.to_ndarray().unwrap(), host.view().permuted_axes([2, 0, 1]));
+        drop((zeros, tensor, twin, full, from));
+        setup.finish();
+    }
+}
+
+/// A diagonal, rows that are repeated, one index, and other extents: read and written on the device as they are named.
+#[test]
+fn operations_take_every_kind_of_view() {
+    let setup = setup(4);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let host = Array3::from_shape_fn((2, 3, 3), |(i, j, k)| (i * 9 + j * 3 + k) as f32);
+    let mut x = CudaTensor::from_ndarray(device, &host.view()).unwrap();
+    let diagonals = to_ndarray(x.view().diagonal::<2>(1, 2).unwrap()).unwrap();
+    assert_eq!(diagonals, array![[0.0, 4.0, 8.0], [9.0, 13.0, 17.0]]);
+    fill(
+        stream,
+        x.view_mut()
+            .at::<2>(0, 1)
+            .unwrap()
+            .diagonal::<1>(0, 1)
+            .unwrap(),
+        -1.0,
+    )
+    .unwrap();
+    let mut traces = CudaTensor::<f32, 1>::uninitialized(device, [2]).unwrap();
+    sum(
+        stream,
+        &mut traces,
+        x.view().diagonal::<2>(1, 2).unwrap(),
+        [1],
+    )
+    .unwrap();
+    assert_eq!(traces.to_vec().unwrap(), [12.0, -3.0]);
+    let bias = x.view().at::<2>(0, 0).unwrap().at::<1>(0, 1).unwrap();
+    let mut sums = CudaTensor::<f32, 2>::uninitialized(device, [6, 3]).unwrap();
+    let rows = x.view().reshaped([6, 3]).unwrap();
+    tensor_cuda::add(stream, &mut sums, rows, bias.broadcast([6, 3]).unwrap()).unwrap();
+    let expected = x
+        .to_ndarray()
+        .unwrap()
+        .into_shape_with_order((6, 3))
+        .unwrap()
+        + array![3.0, 4.0, 5.0];
+    assert_eq!(sums.to_ndarray().unwrap(), expected);
+    drop((x, traces, sums));
+    setup.finish();
+}
+
 #[test]
 fn work_on_different_blocks_is_not_ordered() {
     let setup = setup(0);

@@ -1,6 +1,6 @@
 //! Copies between host and devices, from and into any layout, in any order of the device.
 
-use crate::common::{cut, numbered, pair, setup};
+use crate::common::{Cut, cut, numbered, pair, setup};
 use cuda_buffer::{CaptureStep, DeviceData, PinnedBuffer};
 use cuda_runtime::Runtime;
 use cuda_sim::SimDriver;
@@ -12,10 +12,63 @@ use tensor_cuda::{
     copy_from_pinned, copy_to_pinned, to_ndarray,
 };
 
+fn exchange<T: bytemuck::Pod + PartialEq + std::fmt::Debug>(
+    extents: [usize; 3],
+    [cut_device, cut_host]: [&Cut; 2],
+    seed: u64,
+    value: impl Fn(usize) -> T,
+) {
+    let setup = setup(seed);
+    let device = setup.device();
+    let mut tensor = pair(device, numbered(&cut_device.of(&extents), &value));
+    let layout = Layout::<3>::try_from(&cut_device.layout(tensor.tensor.layout())).unwrap();
+    // A host array of any layout.
+    let numbers = numbered(&cut_host.of(&extents), |i| i);
+    let hosts = [60, 130].map(|offset| numbers.mapv(|i| value(i + offset)));
+    let [first, second] = hosts.each_ref().map(|host| {
+        let view = cut_host.view(host.view());
+        view.into_dimensionality::<ndarray::Ix3>().unwrap()
+    });
+    let mut expected = tensor.host.clone();
+    let positions = numbered(expected.shape(), |i| i);
+    let mut write = |host: &ndarray::ArrayView3<'_, T>| {
+        let flat = expected.as_slice_mut().unwrap();
+        for (&at, &value) in cut_device.view(positions.view()).iter().zip(host) {
+            flat[at] = value;
+        }
+        flat.to_vec()
+    };
+    copy_from_ndarray(
+        TensorViewMut::over(tensor.tensor.write(), layout).unwrap(),
+        &first,
+    )
+    .unwrap();
+    assert_eq!(tensor.tensor.to_vec().unwrap(), write(&first));
+    let view = TensorView::over(tensor.tensor.read(), layout).unwrap();
+    assert_eq!(to_ndarray(view).unwrap(), first);
+
+    let mut pinned = PinnedBuffer::<T>::new(device, second.len()).unwrap();
+    for (to, from) in pinned.host_write().unwrap().iter_mut().zip(&second) {
+        *to = *from;
+    }
+    let out = TensorViewMut::over(tensor.tensor.write(), layout).unwrap();
+    copy_from_pinned(&setup.stream, out, &pinned).unwrap();
+    assert_eq!(tensor.tensor.to_vec().unwrap(), write(&second));
+    let mut back = PinnedBuffer::<T>::new(device, second.len()).unwrap();
+    let view = TensorView::over(tensor.tensor.read(), layout).unwrap();
+    copy_to_pinned(&setup.stream, &mut back, view).unwrap();
+    assert_eq!(
+        back.host_read().unwrap().to_vec(),
+        second.iter().copied().collect::<Vec<_>>()
+    );
+    drop((tensor, pinned, back));
+    setup.finish();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Into a part of a tensor and out of it, through ordinary and page-locked memory.
+    /// Into a part of a tensor and out of it, through ordinary and page-locked memory, with elements of every size.
     #[test]
     fn host_and_device_exchange_parts(
         extents in prop::array::uniform3(0_usize..4),
@@ -23,40 +76,12 @@ proptest! {
         cut_host in cut(3),
         seed in any::<u64>(),
     ) {
-        let setup = setup(seed);
-        let device = setup.device();
-        let mut tensor = pair(device, numbered(&cut_device.of(&extents), |i| i as u32));
-        let layout = Layout::<3>::try_from(&cut_device.layout(tensor.tensor.layout())).unwrap();
-        // A host array of any layout.
-        let host = numbered(&cut_host.of(&extents), |i| 1000 + i as u32);
-        let host = cut_host.view(host.view()).into_dimensionality::<ndarray::Ix3>().unwrap();
-        let mut expected = tensor.host.clone();
-        let positions = numbered(expected.shape(), |i| i);
-        let write = |expected: &mut ndarray::ArrayD<u32>, offset: u32| {
-            let flat = expected.as_slice_mut().unwrap();
-            for (&at, &value) in cut_device.view(positions.view()).iter().zip(&host) {
-                flat[at] = value + offset;
-            }
-        };
-        copy_from_ndarray(TensorViewMut::over(tensor.tensor.write(), layout).unwrap(), &host).unwrap();
-        write(&mut expected, 0);
-        prop_assert_eq!(tensor.tensor.to_vec().unwrap(), expected.as_slice().unwrap());
-        let view = TensorView::over(tensor.tensor.read(), layout).unwrap();
-        prop_assert_eq!(to_ndarray(view).unwrap(), &host);
-
-        let mut pinned = PinnedBuffer::<u32>::new(device, host.len()).unwrap();
-        for (to, from) in pinned.host_write().unwrap().iter_mut().zip(&host) {
-            *to = from + 7;
-        }
-        copy_from_pinned(&setup.stream, TensorViewMut::over(tensor.tensor.write(), layout).unwrap(), &pinned).unwrap();
-        write(&mut expected, 7);
-        prop_assert_eq!(tensor.tensor.to_vec().unwrap(), expected.as_slice().unwrap());
-        let mut back = PinnedBuffer::<u32>::new(device, host.len()).unwrap();
-        copy_to_pinned(&setup.stream, &mut back, TensorView::over(tensor.tensor.read(), layout).unwrap()).unwrap();
-        let back_host = back.host_read().unwrap().to_vec();
-        prop_assert_eq!(back_host, host.iter().map(|x| x + 7).collect::<Vec<_>>());
-        drop((tensor, pinned, back));
-        setup.finish();
+        let cuts = [&cut_device, &cut_host];
+        exchange(extents, cuts, seed, |i| i as u8);
+        exchange(extents, cuts, seed, |i| i as i16);
+        exchange(extents, cuts, seed, |i| i as u32);
+        exchange(extents, cuts, seed, |i| i as f64);
+        exchange(extents, cuts, seed, |i| Complex::new(i as f64, -1.5));
     }
 
     /// Between devices, with a stream of either.
