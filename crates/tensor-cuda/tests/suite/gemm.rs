@@ -4,7 +4,7 @@ use cuda_runtime::{Device, Runtime, Stream};
 use cuda_sim::SimDriver;
 use ndarray::{Array2, ArrayView2, array};
 use proptest::prelude::*;
-use tensor_cuda::{CudaTensor, TensorError, gemm};
+use tensor_cuda::{Blas, CudaTensor, TensorError, gemm};
 
 struct Setup {
     runtime: Runtime,
@@ -105,9 +105,9 @@ proptest! {
     }
 }
 
-// JuliaGPU/CUDA.jl#2952: an empty inner dimension must scale the output, not zero it.
+/// Case 20 (JuliaGPU/CUDA.jl#2952): an empty inner dimension must scale the output, not zero it.
 #[test]
-fn an_empty_inner_dimension_scales_the_output() {
+fn case_20_an_empty_inner_dimension_scales_the_output() {
     let setup = setup(0);
     let start = matrix(3, 3, 1);
     let (a, b) = (
@@ -125,18 +125,29 @@ fn an_empty_inner_dimension_scales_the_output() {
     setup.finish();
 }
 
-// The same case, and huggingface/candle#3756: sizes that don't match are an error though nothing would be written.
+/// Case 20, and huggingface/candle#3756: sizes that don't match are an error though nothing would be written.
 #[test]
-fn an_empty_output_is_nothing_to_do_but_is_checked() {
+fn case_20_an_empty_output_is_nothing_to_do_but_is_checked() {
     let setup = setup(0);
     let (a, b) = (
         setup.tensor(&matrix(0, 3, 0)),
         setup.tensor(&matrix(3, 2, 0)),
     );
     let mut c = setup.tensor(&matrix(0, 2, 0));
-    let before = setup.device().call_counts();
-    gemm(&setup.stream, &mut c, 1.0, &a, &b, 0.0).unwrap();
-    assert_eq!((setup.device().call_counts() - before).total(), 0);
+    for (m, k, n) in [(0, 3, 2), (3, 2, 0), (0, 0, 0), (0, 3, 0), (0, 0, 2)] {
+        let (a, b) = (
+            setup.tensor(&matrix(m, k, 0)),
+            setup.tensor(&matrix(k, n, 0)),
+        );
+        let mut c = setup.tensor(&matrix(m, n, 0));
+        for beta in [0.0, 1.0, 2.0] {
+            let before = setup.device().call_counts();
+            gemm(&setup.stream, &mut c, 1.0, &a, &b, beta).unwrap();
+            assert_eq!((setup.device().call_counts() - before).total(), 0);
+        }
+        assert_eq!(c.to_ndarray().unwrap().dim(), (m, n));
+    }
+    assert_eq!(Blas::of(setup.device()).counts().products, 0);
     let wrong = setup.tensor(&matrix(4, 2, 0));
     let error = gemm(&setup.stream, &mut c, 1.0, &a, &wrong, 0.0).unwrap_err();
     assert!(
@@ -144,16 +155,37 @@ fn an_empty_output_is_nothing_to_do_but_is_checked() {
             if *expected == [3, 2] && *given == [4, 2]),
         "{error}"
     );
+    let narrow = setup.tensor(&matrix(3, 1, 0));
+    let error = gemm(&setup.stream, &mut c, 1.0, &a, &narrow, 0.0).unwrap_err();
+    assert!(
+        matches!(&error, TensorError::ShapeMismatch { .. }),
+        "{error}"
+    );
+    gemm(&setup.stream, &mut c, 1.0, &a, &b, 0.0).unwrap();
     setup.finish();
 }
 
-// flashinfer-ai/flashinfer#4724: with beta = 0 the output is not read, also at sizes that fit no tile.
+/// Case 21 (flashinfer-ai/flashinfer#4724): with beta = 0 the output is not read, also at sizes that fit no tile.
 #[test]
-fn an_output_that_is_not_read_may_be_anything() {
+fn case_21_an_output_that_is_not_read_may_be_anything() {
     for beta in [0.0, -0.0] {
         let setup = setup(0);
         let (a, b) = (matrix(33, 5, 1), matrix(5, 17, 2));
-        let mut garbage = setup.tensor(&Array2::from_elem((33, 17), f64::NAN));
+        let (a, b) = (a.mapv(|x| x / 3.0), b.mapv(|x| x / 7.0));
+        let mut zeros = setup.tensor(&Array2::zeros((33, 17)));
+        gemm(
+            &setup.stream,
+            &mut zeros,
+            1.0,
+            &setup.tensor(&a),
+            &setup.tensor(&b),
+            beta,
+        )
+        .unwrap();
+        let bits = |c: &CudaTensor<f64, 2>| c.to_ndarray().unwrap().mapv(f64::to_bits);
+        let mut garbage = setup.tensor(&Array2::from_shape_fn((33, 17), |(i, j)| {
+            [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][(i + j) % 3]
+        }));
         let mut unwritten = CudaTensor::uninitialized(setup.device(), [33, 17]).unwrap();
         for c in [&mut garbage, &mut unwritten] {
             gemm(
@@ -165,7 +197,9 @@ fn an_output_that_is_not_read_may_be_anything() {
                 beta,
             )
             .unwrap();
-            assert_eq!(c.to_ndarray().unwrap(), a.dot(&b));
+            assert_eq!(bits(c), bits(&zeros));
+            let off = c.to_ndarray().unwrap() - a.dot(&b);
+            assert!(off.iter().all(|off| off.abs() < 1e-12));
         }
         // Also proves that the simulated device saw no read of unwritten elements.
         setup.finish();
@@ -177,9 +211,9 @@ fn an_output_that_is_not_read_may_be_anything() {
     assert!(c.to_ndarray().unwrap()[[0, 0]].is_nan());
 }
 
-// rust-ndarray/ndarray#584: an axis of one element has no stride of its own.
+/// Case 22 (rust-ndarray/ndarray#584): an axis of one element has no stride of its own.
 #[test]
-fn a_single_row_has_no_leading_dimension_of_its_own() {
+fn case_22_a_single_row_has_no_leading_dimension_of_its_own() {
     let setup = setup(0);
     let column = setup.tensor(&array![[1.0], [2.0]]);
     let mut c = setup.tensor(&array![[0.0]]);

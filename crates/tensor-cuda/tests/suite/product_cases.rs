@@ -15,9 +15,9 @@ fn matrix(setup: &Setup, host: &Array2<f64>) -> CudaTensor<f64, 2> {
     CudaTensor::from_ndarray(setup.device(), &host.view()).unwrap()
 }
 
-// rust-ndarray/ndarray#173: rows or columns backwards, in operands and in the output; copied, and counted.
+/// Case 23 (rust-ndarray/ndarray#173): rows or columns backwards, in operands and in the output; copied, and counted.
 #[test]
-fn negative_strides_give_the_right_product() {
+fn case_23_negative_strides_give_the_right_product() {
     let setup = setup(0);
     let (a, one) = (
         matrix(&setup, &array![[1.0, 2.0], [3.0, 4.0]]),
@@ -56,9 +56,9 @@ fn negative_strides_give_the_right_product() {
     setup.finish();
 }
 
-// rust-ndarray/ndarray#584: padded rows and columns, whose padding is not touched.
+/// Case 22 (rust-ndarray/ndarray#584): padded rows and columns, whose padding is not touched.
 #[test]
-fn padded_matrices_keep_their_padding() {
+fn case_22_padded_matrices_keep_their_padding() {
     let setup = setup(0);
     let ones = matrix(&setup, &Array2::ones((2, 2)));
     for layout in [
@@ -102,9 +102,9 @@ fn padded_matrices_keep_their_padding() {
     setup.finish();
 }
 
-// JuliaGPU/CUDA.jl#2952 and flashinfer-ai/flashinfer#4724, for batches and other types.
+/// Cases 20 and 21 (JuliaGPU/CUDA.jl#2952, flashinfer-ai/flashinfer#4724), for batches and other types.
 #[test]
-fn what_is_not_read_can_be_anything() {
+fn case_21_what_is_not_read_can_be_anything() {
     let setup = setup(0);
     let device = setup.device();
     let nan =

@@ -50,17 +50,38 @@ fn new_tensors_hold_what_they_say() {
     let twin = full.duplicate(stream).unwrap();
     assert_ne!(twin.buffer().domain_id(), full.buffer().domain_id());
     assert_eq!(twin.to_ndarray().unwrap(), full.to_ndarray().unwrap());
-    let overflow = CudaTensor::<f64, 2>::uninitialized(device, [1 << 62, 4]).unwrap_err();
-    assert!(
-        matches!(overflow, TensorError::TooLarge { .. }),
-        "{overflow}"
-    );
-    let bytes_overflow = CudaTensor::<f64, 1>::uninitialized(device, [1 << 61]).unwrap_err();
-    assert!(
-        bytes_overflow.to_string().contains("8 bytes"),
-        "{bytes_overflow}"
-    );
     drop((zeros, padded, full, bytes, none, scalar, twin));
+    setup.finish();
+}
+
+/// Case 7 (NVlabs/cuda-oxide#252): sizes that wrap are refused before anything is asked of the driver, whatever makes the
+/// tensor; sizes that are merely too large for the device are refused by it.
+#[test]
+fn case_07_sizes_that_wrap_are_refused() {
+    let setup = setup(0);
+    let (device, stream) = (setup.device(), &setup.stream);
+    let before = device.call_counts();
+    for extents in [
+        [(1 << 61) + 1, 1],
+        [1 << 33, 1 << 33],
+        [1 << 62, 4],
+        [1 << 60, 1],
+    ] {
+        for error in [
+            CudaTensor::<f64, 2>::new(device, extents).map(drop),
+            CudaTensor::<f64, 2>::zeros(stream, extents).map(drop),
+            CudaTensor::<f64, 2>::uninitialized(device, extents).map(drop),
+            CudaTensor::full(stream, extents, 1.0_f64).map(drop),
+        ] {
+            let error = error.unwrap_err();
+            let counted = matches!(error, TensorError::TooLarge { .. });
+            assert!(counted || error.to_string().contains("8 bytes"), "{error}");
+        }
+    }
+    assert_eq!((device.call_counts() - before).total(), 0);
+    let merely_large = CudaTensor::<f64, 2>::uninitialized(device, [1 << 20, 1 << 20]).unwrap_err();
+    let told = merely_large.to_string();
+    assert!(told.contains(&(1_u64 << 43).to_string()), "{told}");
     setup.finish();
 }
 

@@ -196,9 +196,9 @@ fn bad_requests_are_refused_with_their_numbers() {
     ));
 }
 
-// rust-ndarray/ndarray#584: a leading dimension that is too small is refused before anything is computed.
+/// Case 22 (rust-ndarray/ndarray#584): a leading dimension that is too small is refused before anything is computed.
 #[test]
-fn leading_dimensions_are_checked() {
+fn case_22_leading_dimensions_are_checked() {
     for (leading, min) in [(2, 3), (0, 3)] {
         let error = Layout::column_major_padded([3, 2], leading).unwrap_err();
         assert!(

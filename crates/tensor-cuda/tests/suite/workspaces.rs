@@ -84,7 +84,7 @@ impl MatrixHandle for NotingHandle {
 }
 
 #[test]
-fn a_status_of_the_provider_is_an_error_and_leaves_everything_usable() {
+fn case_22_a_status_of_the_provider_is_an_error_and_leaves_everything_usable() {
     let setup = setup(0);
     let (device, stream) = (setup.device(), &setup.stream);
     let noting = Noting {
