@@ -61,17 +61,44 @@ fn energies_are_those_of_the_closed_form_under_every_order() {
 fn blocks_overlap_and_the_timeline_is_written() {
     let path = std::env::temp_dir().join(format!("carve-chain-{}.json", std::process::id()));
     let file = path.to_str().unwrap();
-    let (code, out, err) = call(&["--sites", "12", "--trace", file]);
+    let (code, out, err) = call(&["--sites", "14", "--trace", file]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     let trace = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert!(trace.contains("traceEvents"), "{}", &trace[..200]);
-    let most = out
-        .split("up to ")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next());
-    assert!(most.unwrap().parse::<usize>().unwrap() >= 2, "{out}");
-    assert!(out.contains("ground state: -15.32259"), "{out}");
+    let number = |before: &str| {
+        let rest = out.split(before).nth(1).unwrap_or_else(|| panic!("{out}"));
+        let number = rest.split(' ').next().unwrap();
+        number.parse::<f64>().unwrap_or_else(|_| panic!("{out}"))
+    };
+    assert!(
+        number("up to ") >= 3.0 && number("once and ") >= 1.5,
+        "{out}"
+    );
+    assert!(out.contains("ground state: -17.86280854076"), "{out}");
+}
+
+/// The sectors have nothing to do with each other: both together take less device time than one after the other.
+#[test]
+fn sectors_overlap() {
+    let options = Options {
+        sites: 13,
+        field: 1.0,
+        streams: 8,
+        trace: None,
+    };
+    let time = |odd: &[bool]| {
+        let simulation = SimDriver::builder().timeline(true);
+        let builder = Runtime::builder().streams_per_device(options.streams);
+        let runtime = builder.simulation(simulation).build().unwrap();
+        app::solve(&runtime, &options, odd, Arc::new(|_, _, _| {})).unwrap();
+        let timeline = runtime.simulation().unwrap().timeline();
+        timeline.makespan().as_secs_f64() * 1e3
+    };
+    // One alone takes as long as the other.
+    let [even, both] = [&[false][..], &[false, true]].map(time);
+    println!("one {even:.2} ms, both at once {both:.2} ms");
+    assert!(both < 1.8 * even, "{even} {both}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The program, with its streams as arguments.
 
-use crate::lanczos::{Operators, Progress, Sectors, solve};
+use crate::lanczos::{Operators, Progress, Sector, sectors};
 use crate::operators::Part;
 use crate::options::{Options, USAGE};
 use crate::{exact, picture};
@@ -144,6 +144,18 @@ pub(crate) fn ground_state(
     options: &Options,
     progress: Progress,
 ) -> Result<Outcome, Box<dyn Error>> {
+    let solved = solve(runtime, options, &[false, true], progress)?;
+    let sectors = [solved[0], solved[1]];
+    Ok(Outcome { sectors })
+}
+
+/// Solves the even sector, the odd one or both: steps, energy, and the exact one.
+pub(crate) fn solve(
+    runtime: &Runtime,
+    options: &Options,
+    odd: &[bool],
+    progress: Progress,
+) -> Result<Vec<(usize, f64, f64)>, Box<dyn Error>> {
     let Options { sites, field, .. } = *options;
     let device = runtime.default_device();
     let executor = SeededExecutor::new(0);
@@ -151,21 +163,21 @@ pub(crate) fn ground_state(
     let parts = [left, right].map(|sites| Part::new(sites, field));
     let operators = Arc::new(Operators::upload(device, &parts[0], &parts[1])?);
     let stream = device.streams().acquire()?;
-    let sectors = Sectors::new(&stream, 1 << (left - 1), 1 << (right - 1))?;
+    let sectors = sectors(&stream, odd, 1 << (left - 1), 1 << (right - 1))?;
     drop(stream);
-    let inner = executor.clone();
-    let solved = compute(&executor, "Lanczos", || {
-        solve(inner, operators, sectors, progress)
-    })?;
-    let solved = *executor.run_until(solved.read())??;
-    let exact = |odd| exact::energy(sites, field, odd);
-    let [(even_steps, even), (odd_steps, odd)] = solved;
-    Ok(Outcome {
-        sectors: [
-            (even_steps, even, exact(false)),
-            (odd_steps, odd, exact(true)),
-        ],
-    })
+    // A task for each sector: while one waits for a number, the other one's products run.
+    let queue = |sector: Sector| {
+        let (inner, operators, progress) = (executor.clone(), operators.clone(), progress.clone());
+        compute(&executor, "Lanczos", || {
+            sector.solve(inner, operators, progress)
+        })
+    };
+    let solved: Vec<_> = sectors.into_iter().map(queue).collect::<Result<_, _>>()?;
+    let energies = solved.iter().zip(odd).map(|(solved, &odd)| {
+        let (steps, energy) = *executor.run_until(solved.read())??;
+        Ok((steps, energy, exact::energy(sites, field, odd)))
+    });
+    energies.collect()
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {

@@ -3,55 +3,71 @@
 use crate::operators::Part;
 use async_value::{Async, ReadGuard, SeededExecutor, TaskResult, WriteGuard};
 use cuda_runtime::{Device, Stream};
-use ndarray::Array2;
+use ndarray::{Array2, Axis, concatenate, stack};
 use std::sync::Arc;
-use tensor_cuda::asynchronous::{axpy, copy, from_ndarray, product_task, scale, to_ndarray};
-use tensor_cuda::{CudaTensor, IntoView, PackedTensors, TensorResult, assign_product, gemm};
+use tensor_cuda::asynchronous::{
+    assign_product, axpy, copy, from_ndarray, gemm, product_task, scale, to_ndarray,
+};
+use tensor_cuda::{CudaTensor, IntoView, PackedTensors, TensorResult};
 
 type Tensor = CudaTensor<f64, 2>;
 
-/// Of two blocks to be read and two to be written.
-type Guards = (
-    ReadGuard<Tensor>,
-    ReadGuard<Tensor>,
-    WriteGuard<Tensor>,
-    WriteGuard<Tensor>,
-);
-
-pub(crate) type Block = Arc<Async<CudaTensor<f64, 2>>>;
+type Block = Async<Tensor>;
 
 /// Told of a sector (odd or not), a number of steps, and the lowest energy so far.
 pub(crate) type Progress = Arc<dyn Fn(bool, usize, f64) + Send + Sync>;
 
-/// The operators on the device. Nothing writes them any more, so they need no order.
+/// The operators on the device.
 #[derive(Debug)]
 pub(crate) struct Operators {
-    left: [Factors; 2],
-    right: [Factors; 2],
+    left: [Left; 2],
+    right: [Right; 2],
 }
 
-/// Those of a part that lead to one parity.
+/// What multiplies a block from the left, by the parity that it leads to.
 #[derive(Debug)]
-struct Factors {
-    energy: CudaTensor<f64, 2>,
-    flip_first: CudaTensor<f64, 2>,
-    flip_last: CudaTensor<f64, 2>,
+struct Left {
+    energy: Block,
+    /// Flips of the last and of the first spin.
+    flips: Async<CudaTensor<f64, 3>>,
+}
+
+/// What multiplies a block from the right.
+#[derive(Debug)]
+struct Right {
+    energy: Block,
+    /// Flips of the first spin, which is bound to the last one of the left part, above those of the last; with the sign of bonds.
+    flips: Block,
 }
 
 impl Operators {
     pub(crate) fn upload(device: &Device, left: &Part, right: &Part) -> TensorResult<Self> {
-        let put = |matrix: &Array2<f64>| CudaTensor::from_ndarray(device, &matrix.view());
-        let factors = |part: &Part, parity: usize| -> TensorResult<_> {
-            Ok(Factors {
-                energy: put(&part.energy[parity])?,
-                flip_first: put(&part.flip_first[parity])?,
-                flip_last: put(&part.flip_last[parity])?,
+        let put = |matrix: &Array2<f64>| -> TensorResult<_> {
+            Ok(Async::new(CudaTensor::from_ndarray(
+                device,
+                &matrix.view(),
+            )?))
+        };
+        let from_left = |parity: usize| -> TensorResult<_> {
+            let flips = [&left.flip_last[parity], &left.flip_first[parity]];
+            let both = stack(Axis(0), &flips.map(|flip| flip.view()));
+            let both = both.expect("they have the same size");
+            Ok(Left {
+                energy: put(&left.energy[parity])?,
+                flips: Async::new(CudaTensor::from_ndarray(device, &both.view())?),
             })
         };
-        let both = |part: &Part| -> TensorResult<_> { Ok([factors(part, 0)?, factors(part, 1)?]) };
+        let from_right = |parity: usize| -> TensorResult<_> {
+            let flips = [&right.flip_first[parity], &right.flip_last[parity]];
+            let above = concatenate(Axis(0), &flips.map(|flip| flip.view()));
+            Ok(Right {
+                energy: put(&right.energy[parity])?,
+                flips: put(&-above.expect("they have the same size"))?,
+            })
+        };
         Ok(Self {
-            left: both(left)?,
-            right: both(right)?,
+            left: [from_left(0)?, from_left(1)?],
+            right: [from_right(0)?, from_right(1)?],
         })
     }
 }
@@ -59,162 +75,100 @@ impl Operators {
 /// Blocks of a sector, with even and with odd parity of the left part.
 type State = [Block; 2];
 
-/// What a sector works with.
-struct Sector {
+/// A sector of parity. It knows nothing of the other one: what they have in common is the allocation that their blocks lie in.
+pub(crate) struct Sector {
     odd: bool,
     now: State,
     before: State,
     next: State,
+    /// Of twice as many columns: a block multiplied with one flip, beside the same with the other.
     scratch: State,
+    /// What comes to the host.
+    number: Block,
     /// The tridiagonal matrix so far.
     diagonal: Vec<f64>,
     beside: Vec<f64>,
     lowest: f64,
     /// Steps that changed nothing, in a row.
     same: usize,
-    done: bool,
-}
-
-/// Both sectors, in one allocation, with room for a number of each.
-pub(crate) struct Sectors {
-    sectors: [Sector; 2],
-    numbers: Block,
-}
-
-impl Sectors {
-    pub(crate) fn new(stream: &Stream, rows: usize, columns: usize) -> TensorResult<Self> {
-        // Four states of two blocks for each sector.
-        let mut extents = vec![[rows, columns]; 16];
-        extents.push([1, 2]);
-        let mut blocks = PackedTensors::zeros(stream, &extents)?.into_blocks();
-        let mut take = || Arc::new(Async::new(blocks.pop().expect("one was made for each")));
-        let numbers = take();
-        let mut state = || [take(), take()];
-        let sectors = [false, true].map(|odd| Sector {
-            odd,
-            now: state(),
-            before: state(),
-            next: state(),
-            scratch: state(),
-            diagonal: Vec::new(),
-            beside: Vec::new(),
-            lowest: f64::INFINITY,
-            same: 0,
-            done: false,
-        });
-        Ok(Self { sectors, numbers })
-    }
-
-    fn active(&mut self) -> impl Iterator<Item = &mut Sector> {
-        self.sectors.iter_mut().filter(|sector| !sector.done)
-    }
-
-    /// The scalar products of two states of each sector, on the host. All of the work is queued before anything is waited for.
-    async fn dots<'s>(
-        &'s self,
-        executor: &SeededExecutor,
-        states: impl Fn(&'s Sector) -> [&'s State; 2],
-    ) -> TaskResult<[f64; 2]> {
-        for sector in self.sectors.iter().filter(|sector| !sector.done) {
-            let [a, b] = states(sector);
-            dot(executor, &self.numbers, usize::from(sector.odd), a, b)?;
-        }
-        let numbers = to_ndarray(executor, &self.numbers)?;
-        let numbers = numbers.read().await?;
-        Ok([numbers[[0, 0]], numbers[[0, 1]]])
-    }
 }
 
 /// Steps after which it has converged or never will.
 const MOST_STEPS: usize = 400;
 
-/// For each sector the number of steps and the lowest energy.
-pub(crate) async fn solve(
-    executor: SeededExecutor,
-    operators: Arc<Operators>,
-    mut state: Sectors,
-    progress: Progress,
-) -> TaskResult<[(usize, f64); 2]> {
-    let executor = &executor;
-    for sector in &state.sectors {
-        sector.start(executor)?;
-    }
-    let norms = state
-        .dots(executor, |sector| [&sector.now, &sector.now])
-        .await?;
-    for sector in &state.sectors {
-        for block in &sector.now {
-            scale(executor, block, 1.0 / norms[usize::from(sector.odd)].sqrt())?;
+/// Sectors, odd or even, in one allocation.
+pub(crate) fn sectors(
+    stream: &Stream,
+    odd: &[bool],
+    rows: usize,
+    columns: usize,
+) -> TensorResult<Vec<Sector>> {
+    let of_one = [
+        vec![[rows, columns]; 6],
+        vec![[rows, 2 * columns]; 2],
+        vec![[1, 1]],
+    ]
+    .concat();
+    let blocks = PackedTensors::zeros(stream, &of_one.repeat(odd.len()))?.into_blocks();
+    let mut blocks = blocks.into_iter().map(Async::new);
+    let mut take = || blocks.next().expect("one was made for each");
+    let sector = |&odd: &bool| {
+        let mut state = || [take(), take()];
+        Sector {
+            odd,
+            now: state(),
+            before: state(),
+            next: state(),
+            scratch: state(),
+            number: take(),
+            diagonal: Vec::new(),
+            beside: Vec::new(),
+            lowest: f64::INFINITY,
+            same: 0,
         }
-    }
-    loop {
-        for sector in state.active() {
-            sector.multiply(executor, &operators)?;
-        }
-        let alphas = state
-            .dots(executor, |sector| [&sector.now, &sector.next])
-            .await?;
-        for sector in state.active() {
-            sector.orthogonalize(executor, alphas[usize::from(sector.odd)])?;
-            progress(sector.odd, sector.diagonal.len(), sector.lowest);
-        }
-        let squares = state
-            .dots(executor, |sector| [&sector.next, &sector.next])
-            .await?;
-        for sector in state.active() {
-            sector.advance(executor, squares[usize::from(sector.odd)].sqrt())?;
-        }
-        if state.active().next().is_none() {
-            return Ok(state
-                .sectors
-                .map(|sector| (sector.diagonal.len(), sector.lowest)));
-        }
-    }
-}
-
-/// Queues the scalar product of two states into one of the numbers.
-fn dot(
-    executor: &SeededExecutor,
-    numbers: &Block,
-    at: usize,
-    a: &State,
-    b: &State,
-) -> TensorResult<()> {
-    let tickets = || {
-        let [a0, a1] = [0, 1].map(|side| a[side].read());
-        let [b0, b1] = [0, 1].map(|side| b[side].read());
-        (a0, b0, a1, b1, numbers.write())
     };
-    product_task(
-        executor,
-        "dot",
-        tickets,
-        move |on: &_, (a0, b0, a1, b1, mut out)| {
-            for (a, b, beta) in [(a0, b0, 0.0), (a1, b1, 1.0)] {
-                let [rows, columns] = a.extents();
-                let row = (&*a).into_view().reshaped([1, rows * columns])?;
-                let column = (&*b).into_view().reshaped([rows * columns, 1])?;
-                let number = out.get_mut()?.view_mut().slice(1, at..at + 1)?;
-                gemm(on, number, 1.0, row, column, beta)?;
-            }
-            out.release();
-            Ok(())
-        },
-    )
+    Ok(odd.iter().map(sector).collect())
 }
 
 impl Sector {
+    /// The number of steps and the lowest energy. Only where a number has to come to the host it waits for it.
+    pub(crate) async fn solve(
+        mut self,
+        executor: SeededExecutor,
+        operators: Arc<Operators>,
+        progress: Progress,
+    ) -> TaskResult<(usize, f64)> {
+        let executor = &executor;
+        self.start(executor)?;
+        let square = self.dot(executor, &self.now, &self.now).await?;
+        for block in &self.now {
+            scale(executor, block, 1.0 / square.sqrt())?;
+        }
+        loop {
+            self.multiply(executor, &operators)?;
+            let alpha = self.dot(executor, &self.now, &self.next).await?;
+            self.orthogonalize(executor, alpha)?;
+            progress(self.odd, self.diagonal.len(), self.lowest);
+            let square = self.dot(executor, &self.next, &self.next).await?;
+            if self.advance(executor, square.sqrt())? {
+                return Ok((self.diagonal.len(), self.lowest));
+            }
+        }
+    }
+
     /// A start with a part of every state.
     fn start(&self, executor: &SeededExecutor) -> TensorResult<()> {
         for (side, block) in self.now.iter().enumerate() {
             let seed = 2 * usize::from(self.odd) + side;
-            let extents = block.try_read()?.extents();
+            let (extents, device) = {
+                let block = block.try_read()?;
+                (block.extents(), block.device().clone())
+            };
             let start = Array2::from_shape_fn(extents, |(i, j)| {
                 // Fractional parts of multiples of an irrational number.
                 let at = (seed * extents[0] + i) * extents[1] + j + 1;
                 0.5 + (at as f64 * 0.618_033_988_749_894_9).fract()
             });
-            let device = block.try_read()?.device().clone();
             let from = from_ndarray(executor, &device, start)?;
             copy(executor, block, &from)?;
         }
@@ -222,40 +176,41 @@ impl Sector {
     }
 
     /// Queues `next = H now`: for each block the products of the parts with it, and those with the block that the bonds
-    /// between the parts lead from. Blocks are written independently of each other.
-    fn multiply(&self, executor: &SeededExecutor, operators: &Arc<Operators>) -> TensorResult<()> {
+    /// between the parts lead from.
+    fn multiply(&self, executor: &SeededExecutor, operators: &Operators) -> TensorResult<()> {
         for side in 0..2 {
             let column = side ^ usize::from(self.odd);
-            let operators = operators.clone();
-            let tickets = || {
-                let (now, other) = (self.now[side].read(), self.now[1 - side].read());
-                (
-                    now,
-                    other,
-                    self.next[side].write(),
-                    self.scratch[side].write(),
-                )
-            };
-            let products = move |on: &_, (now, other, mut next, mut scratch): Guards| {
-                let (left, right) = (&operators.left[side], &operators.right);
-                let (to, between) = (next.get_mut()?, scratch.get_mut()?);
-                assign_product(on, &mut *to, &left.energy, &*now)?;
-                gemm(on, &mut *to, 1.0, &*now, &right[column].energy, 1.0)?;
-                let from = &right[1 - column];
-                for (left, right) in [
-                    (&left.flip_last, &from.flip_first),
-                    (&left.flip_first, &from.flip_last),
-                ] {
-                    assign_product(on, &mut *between, left, &*other)?;
-                    gemm(on, &mut *to, -1.0, &*between, right, 1.0)?;
-                }
-                next.release();
-                scratch.release();
-                Ok(())
-            };
-            product_task(executor, "multiply", tickets, products)?;
+            let (left, right) = (&operators.left[side], &operators.right);
+            let (now, next, flipped) = (&self.now[side], &self.next[side], &self.scratch[side]);
+            assign_product(executor, next, &left.energy, now)?;
+            gemm(executor, next, 1.0, now, &right[column].energy, 1.0)?;
+            flip(executor, flipped, &left.flips, &self.now[1 - side])?;
+            gemm(executor, next, 1.0, flipped, &right[1 - column].flips, 1.0)?;
         }
         Ok(())
+    }
+
+    /// The scalar product of two states, on the host.
+    async fn dot(&self, executor: &SeededExecutor, a: &State, b: &State) -> TaskResult<f64> {
+        let tickets = || {
+            let [a0, a1] = [0, 1].map(|side| a[side].read());
+            let [b0, b1] = [0, 1].map(|side| b[side].read());
+            (b0, b1, a0, a1, self.number.write())
+        };
+        let leaf = |on: &_, (b0, b1, a0, a1, mut out): DotGuards| {
+            for (a, b, beta) in [(a0, b0, 0.0), (a1, b1, 1.0)] {
+                let len = a.layout().len();
+                let row = (&*a).into_view().reshaped([1, len])?;
+                let column = (&*b).into_view().reshaped([len, 1])?;
+                tensor_cuda::gemm(on, out.get_mut()?, 1.0, row, column, beta)?;
+            }
+            out.release();
+            Ok(())
+        };
+        product_task(executor, "dot", tickets, leaf)?;
+        let number = to_ndarray(executor, &self.number)?;
+        let number = number.read().await?[[0, 0]];
+        Ok(number)
     }
 
     /// Takes out of `next` what the two states before it span.
@@ -274,12 +229,11 @@ impl Sector {
         Ok(())
     }
 
-    /// Makes `next`, of norm `beta`, the present state.
-    fn advance(&mut self, executor: &SeededExecutor, beta: f64) -> TensorResult<()> {
+    /// Makes `next`, of norm `beta`, the present state; or else it is done.
+    fn advance(&mut self, executor: &SeededExecutor, beta: f64) -> TensorResult<bool> {
         // Several steps that changed nothing, or nothing left that is not spanned yet.
-        self.done = self.same == 4 || beta < 1e-10 || self.diagonal.len() == MOST_STEPS;
-        if self.done {
-            return Ok(());
+        if self.same == 4 || beta < 1e-10 || self.diagonal.len() == MOST_STEPS {
+            return Ok(true);
         }
         self.beside.push(beta);
         for block in &self.next {
@@ -287,9 +241,44 @@ impl Sector {
         }
         std::mem::swap(&mut self.before, &mut self.next);
         std::mem::swap(&mut self.now, &mut self.before);
-        Ok(())
+        Ok(false)
     }
 }
+
+/// Queues the products of both flips with a block, into one beside the other.
+fn flip(
+    executor: &SeededExecutor,
+    out: &Block,
+    flips: &Async<CudaTensor<f64, 3>>,
+    block: &Block,
+) -> TensorResult<()> {
+    let tickets = || (block.read(), flips.read(), out.write());
+    let leaf = |on: &_, (block, flips, mut out): FlipGuards| {
+        let [rows, columns] = block.extents();
+        let beside = out.get_mut()?.view_mut().reshaped([rows, 2, columns])?;
+        let twice = block.view().broadcast([2, rows, columns])?;
+        let beside = beside.permuted([1, 0, 2])?;
+        tensor_cuda::gemm_strided_batched(on, beside, 1.0, &*flips, twice, 0.0)?;
+        out.release();
+        Ok(())
+    };
+    product_task(executor, "flip", tickets, leaf)
+}
+
+type FlipGuards = (
+    ReadGuard<Tensor>,
+    ReadGuard<CudaTensor<f64, 3>>,
+    WriteGuard<Tensor>,
+);
+
+/// Of two states to be read and a number to be written.
+type DotGuards = (
+    ReadGuard<Tensor>,
+    ReadGuard<Tensor>,
+    ReadGuard<Tensor>,
+    ReadGuard<Tensor>,
+    WriteGuard<Tensor>,
+);
 
 /// The smallest eigenvalue of a symmetric tridiagonal matrix, by bisection with Sturm's count of those below a number.
 fn smallest_eigenvalue(diagonal: &[f64], beside: &[f64]) -> f64 {
