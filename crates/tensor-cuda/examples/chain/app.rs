@@ -17,11 +17,13 @@ use std::sync::Arc;
 /// How far an energy may be from the closed form.
 pub(crate) const TOLERANCE: f64 = 1e-10;
 
-/// What was found.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    /// Of the even and the odd sector: steps, energy, and the exact one.
-    pub(crate) sectors: [(usize, f64, f64); 2],
+/// What was found of a sector.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Solved {
+    pub(crate) steps: usize,
+    pub(crate) energy: f64,
+    /// By the closed form.
+    pub(crate) exact: f64,
 }
 
 /// Runs the program; its exit code: 0, 1 for what went wrong, 2 for options that it does not know.
@@ -80,20 +82,27 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
         1 << (left - 1),
         1 << (right - 1),
     )?;
-    let outcome = ground_state(&runtime, options, Arc::new(show))?;
-    for ((steps, energy, exact), name) in outcome.sectors.iter().zip(["even", "odd"]) {
+    // Both at once.
+    let sectors = solve(&runtime, options, &[false, true], Arc::new(show))?;
+    for (solved, name) in sectors.iter().zip(["even", "odd"]) {
+        let Solved {
+            steps,
+            energy,
+            exact,
+        } = solved;
         writeln!(
             out,
             "{name:>4} sector: energy {energy:.12} after {steps} steps, exact {exact:.12}, difference {:.1e}",
             energy - exact,
         )?;
     }
-    let [even, odd] = outcome.sectors.map(|(_, energy, _)| energy);
+    let lowest = sectors
+        .iter()
+        .fold(f64::INFINITY, |lowest, sector| lowest.min(sector.energy));
     writeln!(
         out,
-        "ground state: {:.12}, {:.12} per site",
-        even.min(odd),
-        even.min(odd) / sites as f64
+        "ground state: {lowest:.12}, {:.12} per site",
+        lowest / sites as f64
     )?;
     if let Some(simulated) = runtime.simulation() {
         let timeline = simulated.timeline();
@@ -116,7 +125,7 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
             return Err(format!("the simulated device reports: {report}").into());
         }
     }
-    for (_, energy, exact) in outcome.sectors {
+    for Solved { energy, exact, .. } in sectors {
         if (energy - exact).abs() > TOLERANCE * exact.abs().max(1.0) {
             return Err(format!("energy {energy} is not {exact}").into());
         }
@@ -138,24 +147,13 @@ fn show(odd: bool, steps: usize, energy: f64) {
     }
 }
 
-/// Solves both sectors at once.
-pub(crate) fn ground_state(
-    runtime: &Runtime,
-    options: &Options,
-    progress: Progress,
-) -> Result<Outcome, Box<dyn Error>> {
-    let solved = solve(runtime, options, &[false, true], progress)?;
-    let sectors = [solved[0], solved[1]];
-    Ok(Outcome { sectors })
-}
-
-/// Solves the even sector, the odd one or both: steps, energy, and the exact one.
+/// Solves the even sector, the odd one or both at once.
 pub(crate) fn solve(
     runtime: &Runtime,
     options: &Options,
     odd: &[bool],
     progress: Progress,
-) -> Result<Vec<(usize, f64, f64)>, Box<dyn Error>> {
+) -> Result<Vec<Solved>, Box<dyn Error>> {
     let Options { sites, field, .. } = *options;
     let device = runtime.default_device();
     let executor = SeededExecutor::new(0);
@@ -175,7 +173,12 @@ pub(crate) fn solve(
     let solved: Vec<_> = sectors.into_iter().map(queue).collect::<Result<_, _>>()?;
     let energies = solved.iter().zip(odd).map(|(solved, &odd)| {
         let (steps, energy) = *executor.run_until(solved.read())??;
-        Ok((steps, energy, exact::energy(sites, field, odd)))
+        let exact = exact::energy(sites, field, odd);
+        Ok(Solved {
+            steps,
+            energy,
+            exact,
+        })
     });
     energies.collect()
 }
