@@ -31,6 +31,7 @@ chapters! {
     capture "capture.md",
     tensors "tensors.md",
     asynchronous "async.md",
+    faults "faults.md",
     costs "costs.md",
     carves "carves.md",
     hardware "hardware.md",
@@ -43,6 +44,8 @@ mod readme {}
 #[cfg(test)]
 mod tests {
     use super::CHAPTERS;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
 
     /// Files that the summary links to.
     fn linked() -> Vec<&'static str> {
@@ -75,6 +78,45 @@ mod tests {
             }
         }
         assert!(found > 0);
+    }
+
+    /// Adds the cases that the Rust files below `folder` have tests of.
+    fn collect(folder: &Path, cases: &mut BTreeSet<u32>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                collect(&path, cases);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let names = text.split("fn case_").skip(1);
+                cases.extend(names.map(|rest| rest[..2].parse::<u32>().unwrap()));
+            }
+        }
+    }
+
+    #[test]
+    fn every_known_fault_has_its_tests() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let mut tested = BTreeMap::<u32, Vec<String>>::new();
+        let mut folders: Vec<_> = std::fs::read_dir(crates)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        folders.sort_by_key(std::fs::DirEntry::file_name);
+        for folder in folders {
+            let mut cases = BTreeSet::new();
+            collect(&folder.path(), &mut cases);
+            for case in cases {
+                let name = folder.file_name().into_string().unwrap();
+                tested.entry(case).or_default().push(name);
+            }
+        }
+        let rows = include_str!("faults.md").lines().filter_map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let case = cells.get(1)?.parse::<u32>().ok()?;
+            Some((case, cells[5].split(", ").map(str::to_owned).collect()))
+        });
+        assert_eq!(rows.collect::<BTreeMap<u32, Vec<String>>>(), tested);
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub mod list {
             an_event_orders_two_streams;
             a_wait_looks_at_the_record_there_is;
             events_that_were_never_recorded_are_complete;
-            an_event_is_recorded_on_its_own_device [TwoDevices];
+            case_27_an_event_is_recorded_on_its_own_device [TwoDevices];
             another_devices_stream_can_wait [TwoDevices];
             times_grow_and_need_a_flag;
             priorities_are_clamped;

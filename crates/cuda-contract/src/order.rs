@@ -55,8 +55,8 @@ pub(crate) fn events_that_were_never_recorded_are_complete(subject: &Subject) {
     bench.wait(stream);
 }
 
-/// Case 27: an event that was pooled on one device is recorded on another one's stream.
-pub(crate) fn an_event_is_recorded_on_its_own_device(subject: &Subject) {
+/// Case 27 (NVIDIA/cuCascade#189): an event that was pooled on one device is recorded on another one's stream.
+pub(crate) fn case_27_an_event_is_recorded_on_its_own_device(subject: &Subject) {
     let (here, there) = (subject.bench(), subject.bench_on(DeviceId(1)));
     let (event, stream) = (here.event(), there.stream());
     let error = there

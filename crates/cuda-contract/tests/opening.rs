@@ -146,9 +146,9 @@ fn a_strict_emulation_fails_a_process_that_did_something_wrong() {
     }
 }
 
-/// Case 26: a forked child that uses the parent's state.
+/// Case 26 (pytorch/pytorch#17357): a forked child that uses the parent's state.
 #[test]
-fn a_forked_child_is_refused_and_the_parent_goes_on() {
+fn case_26_a_forked_child_is_refused_and_the_parent_goes_on() {
     unsafe extern "C" {
         fn fork() -> i32;
         fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
