@@ -12,6 +12,12 @@ pub(crate) struct Setup {
     pub(crate) stream: Stream,
 }
 
+/// How many cases a test runs: `CARVE_CASES` times what it runs by default.
+pub(crate) fn cases(default: u32) -> u32 {
+    let times = std::env::var("CARVE_CASES").ok();
+    default * times.and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 /// A runtime whose simulated device runs in the order of `seed`.
 pub(crate) fn setup(seed: u64) -> Setup {
     let simulation = SimDriver::builder().seed(seed);

@@ -14,7 +14,7 @@ use tensor_cuda::{
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(96)))]
 
     /// Any rank, with more dimensions than one launch takes, too.
     #[test]
@@ -240,7 +240,7 @@ fn check_cast<S: CastTo<D>, D: bytemuck::Pod + PartialEq + std::fmt::Debug>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(24)))]
 
     #[test]
     fn arithmetic_of_every_type(

@@ -56,7 +56,7 @@ fn product(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(64)))]
 
     /// Every size, with transposed operands and outputs and parts of larger matrices, equals the host's product.
     #[test]

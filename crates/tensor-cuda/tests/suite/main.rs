@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod common;
+mod coverage;
 mod deterministic;
 mod elementwise;
 mod exact;

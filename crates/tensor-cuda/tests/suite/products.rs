@@ -111,7 +111,7 @@ fn factors() -> impl Strategy<Value = [f64; 2]> {
 macro_rules! types {
     ($($name:ident $type:ty;)+) => {
         proptest! {
-            #![proptest_config(ProptestConfig::with_cases(40))]
+            #![proptest_config(ProptestConfig::with_cases(crate::common::cases(40)))]
             $(
                 #[test]
                 fn $name(
@@ -291,7 +291,7 @@ fn check_exactly<T: Exact>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(48)))]
 
     #[test]
     fn every_kind_of_product_of_every_type(

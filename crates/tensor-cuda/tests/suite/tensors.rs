@@ -152,7 +152,7 @@ fn whole<T: bytemuck::Pod, const N: usize>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(48)))]
 
     #[test]
     fn packed_tensors_are_independent_and_zero_in_between(
@@ -198,7 +198,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(48)))]
 
     /// New tensors of any layout, over their whole memory, and copies of them in row-major order.
     #[test]

@@ -66,7 +66,7 @@ fn exchange<T: bytemuck::Pod + PartialEq + std::fmt::Debug>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(96)))]
 
     /// Into a part of a tensor and out of it, through ordinary and page-locked memory, with elements of every size.
     #[test]

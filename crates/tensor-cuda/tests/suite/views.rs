@@ -47,7 +47,7 @@ fn rank_and_cut() -> impl Strategy<Value = (Vec<usize>, Cut)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(512)))]
 
     #[test]
     fn cut_views_name_what_those_of_ndarray_do((extents, cut) in rank_and_cut()) {

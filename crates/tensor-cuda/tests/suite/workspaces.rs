@@ -118,6 +118,32 @@ fn case_22_a_status_of_the_provider_is_an_error_and_leaves_everything_usable() {
     setup.finish();
 }
 
+/// A lease keeps the handle it has when another provider is set, and the handle goes with it.
+#[test]
+fn handles_of_an_earlier_provider_are_not_kept() {
+    let setup = setup(0);
+    let device = setup.device();
+    let blas = Blas::of(device);
+    let lease = blas.lease().unwrap();
+    let stream = lease.stream().clone();
+    let a = CudaTensor::full(&stream, [2, 2], 1.0_f64).unwrap();
+    let mut c = CudaTensor::<f64, 2>::uninitialized_on(&stream, [2, 2]).unwrap();
+    assign_product(&lease, &mut c, &a, &a).unwrap();
+    let noting = Noting::default();
+    let calls = noting.calls.clone();
+    blas.set_provider(Arc::new(noting));
+    assign_product(&lease, &mut c, &a, &a).unwrap();
+    assert!(calls.workspaces.lock().unwrap().is_empty());
+    drop(lease);
+    for _ in 0..2 {
+        assign_product(&stream, &mut c, &a, &a).unwrap();
+    }
+    assert_eq!(calls.workspaces.lock().unwrap().len(), 2);
+    assert_eq!(blas.counts().handles_made, 2);
+    drop((stream, a, c, blas));
+    setup.finish();
+}
+
 /// Every stream keeps its own workspace, as long as there are not more than handles; what shares one is ordered.
 #[test]
 fn streams_dont_share_a_workspace_unordered() {
