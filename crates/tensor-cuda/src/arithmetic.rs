@@ -98,7 +98,10 @@ pub fn add<'a, 'b, 'c, T: Number, const N: usize>(
     b: impl IntoView<'c, T, N>,
 ) -> TensorResult<()> {
     let _site = CallSite::enter();
-    linear(stream, out, T::ONE, a, T::ONE, b)
+    let operation = Operation::new("add", stream);
+    let (out, a, b) = (out.into_view_mut(), a.into_view(), b.into_view());
+    let form = (Form::Sum, [T::ONE, T::ONE, T::ZERO], code::NOTHING);
+    run(&operation, out, ["out", "a", "b"], Some(a), Some(b), form)
 }
 
 /// Queues `out = alpha a + beta b` on `stream`. An operand whose factor is 0 is not read.

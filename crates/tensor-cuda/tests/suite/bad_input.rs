@@ -12,7 +12,7 @@ use tensor_cuda::{
     TensorView, TensorViewMut, add, add_bias, argmax, assign_product, axpy, cast, copy,
     copy_from_ndarray, copy_from_pinned, copy_to_pinned, fill, gemm, gemm_batched,
     gemm_strided_batched, gemv, linear, map, map_in_place, matmul, max, min, multiply,
-    multiply_in_place, norm, scale, sum, to_ndarray,
+    multiply_in_place, norm, scale, sum,
 };
 
 /// What was refused, and how the error has to look.
@@ -50,16 +50,17 @@ impl Refused {
     }
 }
 
+/// Cases, one a line: the error, the operand that it names, what its message tells, and the call.
 macro_rules! refused {
-    ($list:ident, $variant:ident, $operand:literal, [$($told:literal),*], $call:expr) => {
+    ($list:ident; $($variant:ident $operand:literal [$($told:literal),*]: $call:expr;)+) => { $(
         $list.push(Refused {
             what: stringify!($call),
             variant: stringify!($variant),
             operand: $operand,
             told: &[$($told),*],
             result: $call,
-        })
-    };
+        });
+    )+ };
 }
 
 type Matrix = CudaTensor<f32, 2>;
@@ -145,198 +146,38 @@ fn extents_that_dont_fit() {
     let mut wide = CudaTensor::<f64, 2>::zeros(s, [2, 4]).unwrap();
     let mut pinned = PinnedBuffer::<f32>::new(world.runtime.default_device(), 5).unwrap();
     world.refuse(|list| {
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["gemm", "[3, 2]", "[2, 2]"],
-            gemm(s, &mut c, 1.0, a.view().transposed(), &b, 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["gemm", "[3, 3]", "[3, 4]"],
-            gemm(s, &mut c, 1.0, &a, &square, 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["assign_product"],
-            assign_product(s, &mut c, &a, &a)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["matmul", "[2, 3]", "[3, 3]"],
-            matmul(s, &a, &a).map(drop)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["gemm_strided_batched", "[1, 2, 3]"],
-            gemm_strided_batched(s, &mut c3, 1.0, &one_a, &b3, 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["gemm_strided_batched", "[1, 3, 4]"],
-            gemm_strided_batched(s, &mut c3, 1.0, &a3, &one_b, 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["gemm_batched", "[2]", "[1]"],
-            gemm_batched(s, [&mut c], 1.0, [&a, &a], [&b], 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["gemm_batched", "[2]", "[1]"],
-            gemm_batched(s, [&mut c], 1.0, [&a], [&b, &b], 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["gemm_batched", "[3, 3]"],
-            gemm_batched(s, [&mut c], 1.0, [&a], [&square], 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "y",
-            ["gemv", "[3]", "[2]"],
-            gemv(s, &mut three, 1.0, &a, &x, 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "x",
-            ["gemv", "[4]", "[3]"],
-            gemv(s, &mut two, 1.0, &a, c.view().at::<1>(0, 0).unwrap(), 0.0)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["copy", "[2, 3]", "[2, 4]"],
-            copy(s, &mut c, &a)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["map"],
-            map(s, &mut c, Map::Square, &a)
-        );
-        refused!(list, ShapeMismatch, "a", ["cast"], cast(s, &mut wide, &a));
-        refused!(list, ShapeMismatch, "x", ["axpy"], axpy(s, &mut c, 1.0, &a));
-        refused!(list, ShapeMismatch, "a", ["linear"], add(s, &mut c, &a, &b));
-        refused!(
-            list,
-            ShapeMismatch,
-            "b",
-            ["linear"],
-            linear(s, &mut three, 1.0, &x, 1.0, &two)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["multiply"],
-            multiply(s, &mut c, &a, &a)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "a",
-            ["multiply_in_place"],
-            multiply_in_place(s, &mut c, &a)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "bias",
-            ["add_bias", "[3]", "[4]"],
-            add_bias(s, &mut c, &x, Activation::Relu)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "out",
-            ["sum", "[3]", "[2]"],
-            sum(s, &mut three, &a, [1])
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "out",
-            ["norm"],
-            norm(s, &mut two, Norm::Two, &a, [0])
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "x",
-            ["max", "[3, 0]", "[3, 1]"],
-            max(s, &mut three, &empty, [1])
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "x",
-            ["min", "[3, 0]"],
-            min(s, &mut three, &empty, [1])
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "x",
-            ["argmax", "[3, 0]"],
-            argmax(s, &mut index, &empty, 1)
-        );
-        refused!(
-            list,
-            ShapeMismatch,
-            "array",
-            ["copy_from_ndarray", "[1, 2]"],
-            copy_from_ndarray(&mut c, &array![[1.0, 2.0]].view())
-        );
-        refused!(
-            list,
-            Buffer,
-            "",
-            ["5", "8"],
-            copy_from_pinned(s, &mut c, &pinned)
-        );
-        refused!(
-            list,
-            Buffer,
-            "",
-            ["5", "6"],
-            copy_from_pinned(s, c.view_mut().slice(1, 0..3).unwrap(), &pinned)
-        );
-        refused!(
-            list,
-            Buffer,
-            "",
-            ["5", "8"],
-            copy_from_pinned(s, c.view_mut().transposed(), &pinned)
-        );
-        refused!(
-            list,
-            Buffer,
-            "",
-            ["5", "6"],
-            copy_to_pinned(s, &mut pinned, c.view().slice(1, 0..3).unwrap())
-        );
+        refused! { list;
+            ShapeMismatch "a" ["gemm", "[3, 2]", "[2, 2]"]: gemm(s, &mut c, 1.0, a.view().transposed(), &b, 0.0);
+            ShapeMismatch "b" ["gemm", "[3, 3]", "[3, 4]"]: gemm(s, &mut c, 1.0, &a, &square, 0.0);
+            ShapeMismatch "b" ["assign_product"]: assign_product(s, &mut c, &a, &a);
+            ShapeMismatch "b" ["matmul", "[2, 3]", "[3, 3]"]: matmul(s, &a, &a).map(drop);
+            ShapeMismatch "a" ["gemm_strided_batched", "[1, 2, 3]"]: gemm_strided_batched(s, &mut c3, 1.0, &one_a, &b3, 0.0);
+            ShapeMismatch "b" ["gemm_strided_batched", "[1, 3, 4]"]: gemm_strided_batched(s, &mut c3, 1.0, &a3, &one_b, 0.0);
+            ShapeMismatch "a" ["gemm_batched", "[2]", "[1]"]: gemm_batched(s, [&mut c], 1.0, [&a, &a], [&b], 0.0);
+            ShapeMismatch "b" ["gemm_batched", "[2]", "[1]"]: gemm_batched(s, [&mut c], 1.0, [&a], [&b, &b], 0.0);
+            ShapeMismatch "b" ["gemm_batched", "[3, 3]"]: gemm_batched(s, [&mut c], 1.0, [&a], [&square], 0.0);
+            ShapeMismatch "y" ["gemv", "[3]", "[2]"]: gemv(s, &mut three, 1.0, &a, &x, 0.0);
+            ShapeMismatch "x" ["gemv", "[4]", "[3]"]: gemv(s, &mut two, 1.0, &a, c.view().at::<1>(0, 0).unwrap(), 0.0);
+            ShapeMismatch "a" ["copy", "[2, 3]", "[2, 4]"]: copy(s, &mut c, &a);
+            ShapeMismatch "a" ["map"]: map(s, &mut c, Map::Square, &a);
+            ShapeMismatch "a" ["cast"]: cast(s, &mut wide, &a);
+            ShapeMismatch "x" ["axpy"]: axpy(s, &mut c, 1.0, &a);
+            ShapeMismatch "a" ["add"]: add(s, &mut c, &a, &b);
+            ShapeMismatch "b" ["linear"]: linear(s, &mut three, 1.0, &x, 1.0, &two);
+            ShapeMismatch "a" ["multiply"]: multiply(s, &mut c, &a, &a);
+            ShapeMismatch "a" ["multiply_in_place"]: multiply_in_place(s, &mut c, &a);
+            ShapeMismatch "bias" ["add_bias", "[3]", "[4]"]: add_bias(s, &mut c, &x, Activation::Relu);
+            ShapeMismatch "out" ["sum", "[3]", "[2]"]: sum(s, &mut three, &a, [1]);
+            ShapeMismatch "out" ["norm"]: norm(s, &mut two, Norm::Two, &a, [0]);
+            ShapeMismatch "x" ["max", "[3, 0]", "[3, 1]"]: max(s, &mut three, &empty, [1]);
+            ShapeMismatch "x" ["min", "[3, 0]"]: min(s, &mut three, &empty, [1]);
+            ShapeMismatch "x" ["argmax", "[3, 0]"]: argmax(s, &mut index, &empty, 1);
+            ShapeMismatch "array" ["copy_from_ndarray", "[1, 2]"]: copy_from_ndarray(&mut c, &array![[1.0, 2.0]].view());
+            Buffer "" ["5", "8"]: copy_from_pinned(s, &mut c, &pinned);
+            Buffer "" ["5", "6"]: copy_from_pinned(s, c.view_mut().slice(1, 0..3).unwrap(), &pinned);
+            Buffer "" ["5", "8"]: copy_from_pinned(s, c.view_mut().transposed(), &pinned);
+            Buffer "" ["5", "6"]: copy_to_pinned(s, &mut pinned, c.view().slice(1, 0..3).unwrap());
+        }
     });
     assert_eq!(c.to_ndarray().unwrap(), Array2::ones((2, 4)));
     drop((
@@ -361,111 +202,22 @@ fn outputs_that_are_operands() {
     let read_row = || TensorView::over(shared.read(), first(rows(0))).unwrap();
     let write_row = || TensorViewMut::over(shared.write(), first(rows(2))).unwrap();
     world.refuse(|list| {
-        refused!(
-            list,
-            Aliased,
-            "a",
-            ["gemm"],
-            gemm(s, write(square), 1.0, read(square), &other, 0.0)
-        );
-        refused!(
-            list,
-            Aliased,
-            "b",
-            ["gemm"],
-            gemm(s, write(square), 1.0, &other, read(square), 0.0)
-        );
-        refused!(
-            list,
-            Aliased,
-            "b",
-            ["assign_product"],
-            assign_product(s, write(rows(0)), &part, read(square))
-        );
-        refused!(
-            list,
-            Aliased,
-            "x",
-            ["gemv"],
-            gemv(s, write_row(), 1.0, &other, read_row(), 0.0)
-        );
-        refused!(
-            list,
-            Aliased,
-            "a",
-            ["gemv"],
-            gemv(
-                s,
-                write_row(),
-                1.0,
-                read(square),
-                other.view().at::<1>(0, 0).unwrap(),
-                0.0
-            )
-        );
-        refused!(
-            list,
-            Aliased,
-            "b",
-            ["gemm_batched"],
-            gemm_batched(s, [write(square)], 1.0, [other.view()], [read(square)], 0.0)
-        );
-        refused!(
-            list,
-            Aliased,
-            "a",
-            ["copy"],
-            copy(s, write(rows(2)), read(rows(0)))
-        );
-        refused!(
-            list,
-            Aliased,
-            "a",
-            ["map"],
-            map(s, write(square), Map::Square, read(square))
-        );
-        refused!(
-            list,
-            Aliased,
-            "x",
-            ["axpy"],
-            axpy(s, write(square), 1.0, read(square))
-        );
-        refused!(
-            list,
-            Aliased,
-            "b",
-            ["linear"],
-            add(s, write(square), &other, read(square))
-        );
-        refused!(
-            list,
-            Aliased,
-            "a",
-            ["multiply"],
-            multiply(s, write(square), read(square), &other)
-        );
-        refused!(
-            list,
-            Aliased,
-            "a",
-            ["multiply_in_place"],
-            multiply_in_place(s, write(square), read(square))
-        );
-        refused!(
-            list,
-            Aliased,
-            "bias",
-            ["add_bias"],
-            add_bias(s, write(square), read_row(), Activation::Tanh)
-        );
-        refused!(
-            list,
-            Aliased,
-            "x",
-            ["sum"],
-            sum(s, write_row(), read(square), [0])
-        );
+        refused! { list;
+            Aliased "a" ["gemm"]: gemm(s, write(square), 1.0, read(square), &other, 0.0);
+            Aliased "b" ["gemm"]: gemm(s, write(square), 1.0, &other, read(square), 0.0);
+            Aliased "b" ["assign_product"]: assign_product(s, write(rows(0)), &part, read(square));
+            Aliased "x" ["gemv"]: gemv(s, write_row(), 1.0, &other, read_row(), 0.0);
+            Aliased "a" ["gemv"]: gemv(s, write_row(), 1.0, read(square), other.view().at::<1>(0, 0).unwrap(), 0.0);
+            Aliased "b" ["gemm_batched"]: gemm_batched(s, [write(square)], 1.0, [other.view()], [read(square)], 0.0);
+            Aliased "a" ["copy"]: copy(s, write(rows(2)), read(rows(0)));
+            Aliased "a" ["map"]: map(s, write(square), Map::Square, read(square));
+            Aliased "x" ["axpy"]: axpy(s, write(square), 1.0, read(square));
+            Aliased "b" ["add"]: add(s, write(square), &other, read(square));
+            Aliased "a" ["multiply"]: multiply(s, write(square), read(square), &other);
+            Aliased "a" ["multiply_in_place"]: multiply_in_place(s, write(square), read(square));
+            Aliased "bias" ["add_bias"]: add_bias(s, write(square), read_row(), Activation::Tanh);
+            Aliased "x" ["sum"]: sum(s, write_row(), read(square), [0]);
+        }
     });
     drop((shared, other, part));
     world.finish();
@@ -491,46 +243,20 @@ fn outputs_that_would_be_written_twice() {
                 TensorViewMut::over(c.write(), $layout).unwrap()
             };
         }
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["gemm", "[0, 1]"],
-            gemm(s, over!(twice), 1.0, &a, &b, 0.0)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["gemm", "[3, 1]"],
-            gemm(s, over!(windows), 1.0, &a, &b, 1.0)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["assign_product"],
-            assign_product(s, over!(windows), &a, &b)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["gemm_batched"],
-            gemm_batched(s, [over!(twice)], 1.0, [&a], [&b], 0.0)
-        );
+        refused! { list;
+            OverlappingWrite "out" ["gemm", "[0, 1]"]: gemm(s, over!(twice), 1.0, &a, &b, 0.0);
+            OverlappingWrite "out" ["gemm", "[3, 1]"]: gemm(s, over!(windows), 1.0, &a, &b, 1.0);
+            OverlappingWrite "out" ["assign_product"]: assign_product(s, over!(windows), &a, &b);
+            OverlappingWrite "out" ["gemm_batched"]: gemm_batched(s, [over!(twice)], 1.0, [&a], [&b], 0.0);
+        }
         let same = batch.view_mut().broadcast([2, 2, 4]).unwrap();
         let (of_a, of_b) = (
             a.view().broadcast([2, 2, 3]).unwrap(),
             b.view().broadcast([2, 3, 4]).unwrap(),
         );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["gemm_strided_batched"],
-            gemm_strided_batched(s, same, 1.0, of_a, of_b, 0.0)
-        );
+        refused! { list;
+            OverlappingWrite "out" ["gemm_strided_batched"]: gemm_strided_batched(s, same, 1.0, of_a, of_b, 0.0);
+        }
         let one = |v: &mut CudaTensor<f32, 1>| {
             v.view_mut()
                 .slice(0, 0..1)
@@ -540,107 +266,20 @@ fn outputs_that_would_be_written_twice() {
                 .extents()
         };
         assert_eq!(one(&mut v), [2]);
-        refused!(
-            list,
-            OverlappingWrite,
-            "y",
-            ["gemv"],
-            gemv(
-                s,
-                v.view_mut().slice(0, 0..1).unwrap().broadcast([2]).unwrap(),
-                1.0,
-                &a,
-                &vector,
-                0.0
-            )
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["copy"],
-            copy(s, over!(twice), TensorView::over(b.read(), twice).unwrap())
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["fill"],
-            fill(s, over!(windows), 1.0)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "y",
-            ["axpy"],
-            axpy(s, over!(twice), 1.0, b.view().slice(0, 0..2).unwrap())
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "x",
-            ["scale"],
-            scale(s, over!(twice), 2.0)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "x",
-            ["map_in_place"],
-            map_in_place(s, over!(windows), Map::Square)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "x",
-            ["multiply_in_place"],
-            multiply_in_place(s, over!(windows), b.view().slice(0, 0..2).unwrap())
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "x",
-            ["add_bias"],
-            add_bias(
-                s,
-                over!(twice),
-                b.view().at::<1>(0, 0).unwrap(),
-                Activation::Relu
-            )
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["sum"],
-            sum(
-                s,
-                v.view_mut().slice(0, 0..1).unwrap().broadcast([4]).unwrap(),
-                &b,
-                [0]
-            )
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["argmax"],
-            argmax(s, index.view_mut().broadcast([4]).unwrap(), &b, 0)
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["copy_from_ndarray"],
-            copy_from_ndarray(over!(windows), &Array2::zeros((2, 4)).view())
-        );
-        refused!(
-            list,
-            OverlappingWrite,
-            "out",
-            ["copy_from_pinned"],
-            copy_from_pinned(s, over!(windows), &pinned)
-        );
+        refused! { list;
+            OverlappingWrite "y" ["gemv"]: gemv(s, v.view_mut().slice(0, 0..1).unwrap().broadcast([2]).unwrap(), 1.0, &a, &vector, 0.0);
+            OverlappingWrite "out" ["copy"]: copy(s, over!(twice), TensorView::over(b.read(), twice).unwrap());
+            OverlappingWrite "out" ["fill"]: fill(s, over!(windows), 1.0);
+            OverlappingWrite "y" ["axpy"]: axpy(s, over!(twice), 1.0, b.view().slice(0, 0..2).unwrap());
+            OverlappingWrite "x" ["scale"]: scale(s, over!(twice), 2.0);
+            OverlappingWrite "x" ["map_in_place"]: map_in_place(s, over!(windows), Map::Square);
+            OverlappingWrite "x" ["multiply_in_place"]: multiply_in_place(s, over!(windows), b.view().slice(0, 0..2).unwrap());
+            OverlappingWrite "x" ["add_bias"]: add_bias(s, over!(twice), b.view().at::<1>(0, 0).unwrap(), Activation::Relu);
+            OverlappingWrite "out" ["sum"]: sum(s, v.view_mut().slice(0, 0..1).unwrap().broadcast([4]).unwrap(), &b, [0]);
+            OverlappingWrite "out" ["argmax"]: argmax(s, index.view_mut().broadcast([4]).unwrap(), &b, 0);
+            OverlappingWrite "out" ["copy_from_ndarray"]: copy_from_ndarray(over!(windows), &Array2::zeros((2, 4)).view());
+            OverlappingWrite "out" ["copy_from_pinned"]: copy_from_pinned(s, over!(windows), &pinned);
+        }
     });
     assert_eq!(c.to_ndarray().unwrap(), Array2::ones((2, 4)));
     drop((a, b, c, v, batch, index, pinned, vector));
@@ -668,114 +307,26 @@ fn operands_on_another_device() {
     let mut pinned = PinnedBuffer::<f32>::new(there, 6).unwrap();
     their_stream.synchronize().unwrap();
     world.refuse(|list| {
-        refused!(
-            list,
-            WrongDevice,
-            "out",
-            ["gemm", "device 1", "device 0"],
-            gemm(s, &mut far_c, 1.0, &a, &b, 0.0)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "a",
-            ["gemm"],
-            gemm(s, &mut c, 1.0, &far_a, &b, 0.0)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "b",
-            ["gemm"],
-            gemm(s, &mut c, 1.0, &a, &far_b, 0.0)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "b",
-            ["matmul"],
-            matmul(s, &a, &far_b).map(drop)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "a",
-            ["gemm_batched"],
-            gemm_batched(s, [&mut c], 1.0, [&far_a], [&b], 0.0)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "y",
-            ["gemv"],
-            gemv(s, &mut far_y, 1.0, &a, &x, 0.0)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "a",
-            ["gemv"],
-            gemv(s, &mut y, 1.0, &far_a, &x, 0.0)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "x",
-            ["gemv"],
-            gemv(s, &mut y, 1.0, &a, &far_x, 0.0)
-        );
-        refused!(list, WrongDevice, "out", ["fill"], fill(s, &mut far_c, 1.0));
-        refused!(
-            list,
-            WrongDevice,
-            "a",
-            ["map"],
-            map(s, &mut same, Map::Square, &far_a)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "x",
-            ["axpy"],
-            axpy(s, &mut same, 1.0, &far_a)
-        );
-        refused!(list, WrongDevice, "x", ["scale"], scale(s, &mut far_c, 1.0));
-        refused!(
-            list,
-            WrongDevice,
-            "b",
-            ["linear"],
-            add(s, &mut same, &a, &far_a)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "bias",
-            ["add_bias"],
-            add_bias(s, &mut same, &far_x, Activation::Relu)
-        );
-        refused!(list, WrongDevice, "x", ["sum"], sum(s, &mut y, &far_a, [1]));
-        refused!(
-            list,
-            WrongDevice,
-            "out",
-            ["max"],
-            max(s, &mut far_y, &a, [1])
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "a",
-            ["copy_to_pinned"],
-            copy_to_pinned(s, &mut pinned, &far_a)
-        );
-        refused!(
-            list,
-            WrongDevice,
-            "out",
-            ["copy_from_pinned"],
-            copy_from_pinned(s, far_c.view_mut().slice(1, 0..3).unwrap(), &pinned)
-        );
+        refused! { list;
+            WrongDevice "out" ["gemm", "device 1", "device 0"]: gemm(s, &mut far_c, 1.0, &a, &b, 0.0);
+            WrongDevice "a" ["gemm"]: gemm(s, &mut c, 1.0, &far_a, &b, 0.0);
+            WrongDevice "b" ["gemm"]: gemm(s, &mut c, 1.0, &a, &far_b, 0.0);
+            WrongDevice "b" ["matmul"]: matmul(s, &a, &far_b).map(drop);
+            WrongDevice "a" ["gemm_batched"]: gemm_batched(s, [&mut c], 1.0, [&far_a], [&b], 0.0);
+            WrongDevice "y" ["gemv"]: gemv(s, &mut far_y, 1.0, &a, &x, 0.0);
+            WrongDevice "a" ["gemv"]: gemv(s, &mut y, 1.0, &far_a, &x, 0.0);
+            WrongDevice "x" ["gemv"]: gemv(s, &mut y, 1.0, &a, &far_x, 0.0);
+            WrongDevice "out" ["fill"]: fill(s, &mut far_c, 1.0);
+            WrongDevice "a" ["map"]: map(s, &mut same, Map::Square, &far_a);
+            WrongDevice "x" ["axpy"]: axpy(s, &mut same, 1.0, &far_a);
+            WrongDevice "x" ["scale"]: scale(s, &mut far_c, 1.0);
+            WrongDevice "b" ["add"]: add(s, &mut same, &a, &far_a);
+            WrongDevice "bias" ["add_bias"]: add_bias(s, &mut same, &far_x, Activation::Relu);
+            WrongDevice "x" ["sum"]: sum(s, &mut y, &far_a, [1]);
+            WrongDevice "out" ["max"]: max(s, &mut far_y, &a, [1]);
+            WrongDevice "a" ["copy_to_pinned"]: copy_to_pinned(s, &mut pinned, &far_a);
+            WrongDevice "out" ["copy_from_pinned"]: copy_from_pinned(s, far_c.view_mut().slice(1, 0..3).unwrap(), &pinned);
+        }
     });
     drop((
         a,
@@ -817,49 +368,16 @@ fn numbers_too_large_to_take() {
     );
     blas.set_provider(Arc::new(HostBlas::default().with_max_dim(3)));
     world.refuse(|list| {
-        refused!(
-            list,
-            DimTooLarge,
-            "out",
-            ["gemm", "host BLAS", "of 4", "most 3"],
-            gemm(s, &mut c, 1.0, &a, &b, 0.0)
-        );
+        refused! { list;
+            DimTooLarge "out" ["gemm", "host BLAS", "of 4", "most 3"]: gemm(s, &mut c, 1.0, &a, &b, 0.0);
+        }
         // A leading dimension counts like any other.
-        refused!(
-            list,
-            DimTooLarge,
-            "b",
-            ["of 4"],
-            assign_product(s, &mut narrow, &a, b.view().slice(1, 0..2).unwrap())
-        );
-        refused!(
-            list,
-            DimTooLarge,
-            "y",
-            ["gemv", "of 4"],
-            gemv(s, &mut y, 1.0, b.view().transposed(), &x, 0.0)
-        );
-        refused!(
-            list,
-            DimTooLarge,
-            "out",
-            ["of 4"],
-            gemm_batched(s, [&mut c], 1.0, [&a], [&b], 0.0)
-        );
-        refused!(
-            list,
-            DimTooLarge,
-            "out",
-            ["of 5"],
-            gemm_strided_batched(
-                s,
-                &mut batch,
-                1.0,
-                one.view().broadcast([5, 1, 1]).unwrap(),
-                &five,
-                0.0
-            )
-        );
+        refused! { list;
+            DimTooLarge "b" ["of 4"]: assign_product(s, &mut narrow, &a, b.view().slice(1, 0..2).unwrap());
+            DimTooLarge "y" ["gemv", "of 4"]: gemv(s, &mut y, 1.0, b.view().transposed(), &x, 0.0);
+            DimTooLarge "out" ["of 4"]: gemm_batched(s, [&mut c], 1.0, [&a], [&b], 0.0);
+            DimTooLarge "out" ["of 5"]: gemm_strided_batched(s, &mut batch, 1.0, one.view().broadcast([5, 1, 1]).unwrap(), &five, 0.0);
+        }
         // More than 32 bits count, of one element that is repeated.
         let long = x
             .view()
@@ -867,27 +385,11 @@ fn numbers_too_large_to_take() {
             .unwrap()
             .broadcast([1 << 32])
             .unwrap();
-        refused!(
-            list,
-            DimTooLarge,
-            "x",
-            ["argmax", "4294967296", "4294967295"],
-            argmax(s, &mut at, long, 0)
-        );
-        refused!(
-            list,
-            TooLarge,
-            "",
-            ["[4611686018427387904, 4]"],
-            CudaTensor::<f64, 2>::uninitialized(device, [1 << 62, 4]).map(drop)
-        );
-        refused!(
-            list,
-            TooLarge,
-            "",
-            ["counted"],
-            x.view().broadcast([usize::MAX, 3]).map(drop)
-        );
+        refused! { list;
+            DimTooLarge "x" ["argmax", "4294967296", "4294967295"]: argmax(s, &mut at, long, 0);
+            TooLarge "" ["[4611686018427387904, 4]"]: CudaTensor::<f64, 2>::uninitialized(device, [1 << 62, 4]).map(drop);
+            TooLarge "" ["counted"]: x.view().broadcast([usize::MAX, 3]).map(drop);
+        }
     });
     // The next provider is used at once.
     blas.set_provider(Arc::new(HostBlas::default().with_max_dim(i32::MAX as u64)));
@@ -922,315 +424,39 @@ fn types_axes_and_layouts_that_dont_exist() {
     let scattered = Layout::strided([2; 6], [1, 3, 9, 27, 81, 243], 0).unwrap();
     let many = CudaTensor::<f32, 1>::full(s, [400], 1.0).unwrap();
     world.refuse(|list| {
-        refused!(
-            list,
-            Unsupported,
-            "a",
-            ["relu", "c64"],
-            map(s, &mut to, Map::Relu, &z)
-        );
-        refused!(
-            list,
-            Unsupported,
-            "x",
-            ["sigmoid", "c64"],
-            map_in_place(s, &mut to, Map::Sigmoid)
-        );
-        refused!(
-            list,
-            Unsupported,
-            "out",
-            ["fill", "[u8; 3]"],
-            fill(s, &mut three_bytes, [1, 2, 3])
-        );
-        refused!(
-            list,
-            Unsupported,
-            "out",
-            ["copy", "[u8; 3]"],
-            copy(s, &mut three_bytes, more.view().reversed(0).unwrap())
-        );
-        refused!(
-            list,
-            BadAxes,
-            "x",
-            ["sum", "[2]", "2 dimensions"],
-            sum(s, &mut row, &a, [2])
-        );
-        refused!(
-            list,
-            BadAxes,
-            "x",
-            ["max", "[1, 1]"],
-            max(s, &mut none, &a, [1, 1])
-        );
-        refused!(
-            list,
-            BadAxes,
-            "x",
-            ["argmax", "[7]"],
-            argmax(s, &mut index, &a, 7)
-        );
+        refused! { list;
+            Unsupported "a" ["relu", "c64"]: map(s, &mut to, Map::Relu, &z);
+            Unsupported "x" ["sigmoid", "c64"]: map_in_place(s, &mut to, Map::Sigmoid);
+            Unsupported "out" ["fill", "[u8; 3]"]: fill(s, &mut three_bytes, [1, 2, 3]);
+            Unsupported "out" ["copy", "[u8; 3]"]: copy(s, &mut three_bytes, more.view().reversed(0).unwrap());
+            BadAxes "x" ["sum", "[2]", "2 dimensions"]: sum(s, &mut row, &a, [2]);
+            BadAxes "x" ["max", "[1, 1]"]: max(s, &mut none, &a, [1, 1]);
+            BadAxes "x" ["argmax", "[7]"]: argmax(s, &mut index, &a, 7);
+        }
         let view = TensorView::over(many.read(), scattered).unwrap();
-        refused!(
-            list,
-            TooManyDimensions,
-            "x",
-            ["sum", "6 dimensions", "5"],
-            sum(s, &mut none, view, [0, 1, 2, 3, 4, 5])
-        );
+        refused! { list;
+            TooManyDimensions "x" ["sum", "6 dimensions", "5"]: sum(s, &mut none, view, [0, 1, 2, 3, 4, 5]);
+        }
         let outside = Layout::strided([2, 3], [3, 1], 1).unwrap();
-        refused!(
-            list,
-            PastMemory,
-            "a view",
-            ["[2, 3]", "[3, 1]", "1..7", "6"],
-            TensorView::over(a.read(), outside).map(drop)
-        );
+        refused! { list;
+            PastMemory "a view" ["[2, 3]", "[3, 1]", "1..7", "6"]: TensorView::over(a.read(), outside).map(drop);
+        }
         let short = CudaBuffer::<f32>::new(device, 5).unwrap();
-        refused!(
-            list,
-            PastMemory,
-            "a tensor",
-            ["0..6", "5"],
-            CudaTensor::from_buffer(short, *a.layout())
-                .map(drop)
-                .map_err(|(_, error)| error)
-        );
-        refused!(
-            list,
-            LeadingDimension,
-            "",
-            ["[3, 2]", "dimension of 2", "least 3"],
-            Layout::column_major_padded([3, 2], 2).map(drop)
-        );
-        refused!(
-            list,
-            LeadingDimension,
-            "",
-            ["[3, 2]", "dimension of 0", "least 2"],
-            Layout::row_major_padded([3, 2], 0).map(drop)
-        );
-        refused!(
-            list,
-            OutOfBounds,
-            "",
-            ["2..4", "dimension 1", "extent 3"],
-            a.view().slice(1, 2..4).map(drop)
-        );
-        refused!(
-            list,
-            NoSuchAxis,
-            "",
-            ["dimension 2"],
-            a.view().slice(2, 0..1).map(drop)
-        );
-        refused!(
-            list,
-            BadStep,
-            "",
-            ["step of 0"],
-            a.view().slice_step(1, 0..3, 0).map(drop)
-        );
-        refused!(
-            list,
-            BadOrder,
-            "",
-            ["[0, 0]"],
-            a.view().permuted([0, 0]).map(drop)
-        );
-        refused!(
-            list,
-            CannotReshape,
-            "",
-            ["[3, 2]", "[6]"],
-            a.view().transposed().reshaped([6]).map(drop)
-        );
-        refused!(
-            list,
-            CannotBroadcast,
-            "",
-            ["[2, 3]", "[4, 3]"],
-            a.view().broadcast([4, 3]).map(drop)
-        );
-        refused!(
-            list,
-            BadStrides,
-            "",
-            ["[-1]"],
-            Layout::strided([2], [-1], 0).map(drop)
-        );
-        refused!(
-            list,
-            RankMismatch,
-            "",
-            ["2", "3"],
-            tensor_cuda::DynTensor::from(
-                CudaTensor::<f32, 2>::uninitialized(device, [1, 1]).unwrap()
-            )
-            .view::<3>()
-            .map(drop)
-        );
+        refused! { list;
+            PastMemory "a tensor" ["0..6", "5"]: CudaTensor::from_buffer(short, *a.layout()).map(drop).map_err(|(_, error)| error);
+            LeadingDimension "" ["[3, 2]", "dimension of 2", "least 3"]: Layout::column_major_padded([3, 2], 2).map(drop);
+            LeadingDimension "" ["[3, 2]", "dimension of 0", "least 2"]: Layout::row_major_padded([3, 2], 0).map(drop);
+            OutOfBounds "" ["2..4", "dimension 1", "extent 3"]: a.view().slice(1, 2..4).map(drop);
+            NoSuchAxis "" ["dimension 2"]: a.view().slice(2, 0..1).map(drop);
+            BadStep "" ["step of 0"]: a.view().slice_step(1, 0..3, 0).map(drop);
+            BadOrder "" ["[0, 0]"]: a.view().permuted([0, 0]).map(drop);
+            CannotReshape "" ["[3, 2]", "[6]"]: a.view().transposed().reshaped([6]).map(drop);
+            CannotBroadcast "" ["[2, 3]", "[4, 3]"]: a.view().broadcast([4, 3]).map(drop);
+            BadStrides "" ["[-1]"]: Layout::strided([2], [-1], 0).map(drop);
+            RankMismatch "" ["2", "3"]: tensor_cuda::DynTensor::from(CudaTensor::<f32, 2>::uninitialized(device, [1, 1]).unwrap()).view::<3>().map(drop);
+        }
     });
     drop((z, to, three_bytes, more, a, none, row, index, many));
-    world.finish();
-}
-
-/// m, n or k of 0, alpha = 0, and beta = 0 with NaN in what is not read: the right value, of every type.
-#[test]
-fn empty_products_and_factors_of_zero() {
-    fn check<T: crate::exact::Exact>() {
-        let world = World::new();
-        let s = &world.stream;
-        let number = |x: f64| T::of(x, 0.0);
-        let full = |extents, x: f64| CudaTensor::<T, 2>::full(s, extents, number(x)).unwrap();
-        let all = |tensor: &CudaTensor<T, 2>| {
-            tensor
-                .to_vec()
-                .unwrap()
-                .into_iter()
-                .map(|x| x.exact().re)
-                .collect::<Vec<_>>()
-        };
-        let nan = full([2, 2], f64::NAN);
-        // k = 0: C becomes beta C, and 0 for beta = 0 whatever it held.
-        let (a, b) = (full([2, 0], 0.0), full([0, 2], 0.0));
-        for (start, beta, end) in [
-            (3.0, 1.0, 3.0),
-            (3.0, 2.0, 6.0),
-            (f64::NAN, 0.0, 0.0),
-            (f64::NAN, -0.0, 0.0),
-        ] {
-            let mut c = full([2, 2], start);
-            gemm(s, &mut c, number(1.0), &a, &b, number(beta)).unwrap();
-            assert_eq!(all(&c), [end; 4]);
-        }
-        // alpha = 0: the operands are not read.
-        for (start, beta, end) in [(3.0, 1.0, 3.0), (3.0, 2.0, 6.0), (f64::NAN, 0.0, 0.0)] {
-            let mut c = full([2, 2], start);
-            gemm(s, &mut c, number(0.0), &nan, &nan, number(beta)).unwrap();
-            assert_eq!(all(&c), [end; 4]);
-        }
-        // beta = 0: the output is not; with 1 a NaN stays.
-        let ones = full([2, 2], 1.0);
-        for (beta, end) in [(0.0, 2.0), (1.0, f64::NAN)] {
-            let mut c = full([2, 2], f64::NAN);
-            gemm(s, &mut c, number(1.0), &ones, &ones, number(beta)).unwrap();
-            assert!(
-                all(&c)
-                    .iter()
-                    .all(|x| *x == end || (x.is_nan() && end.is_nan()))
-            );
-        }
-        // m or n = 0: nothing to do, and no call of anything.
-        world.stream.synchronize().unwrap();
-        let (none, other) = (full([0, 2], 0.0), full([2, 0], 0.0));
-        let (mut rows, mut columns) = (full([0, 2], 0.0), full([2, 0], 0.0));
-        let before = world.runtime.default_device().call_counts();
-        gemm(s, &mut rows, number(1.0), &none, &ones, number(0.0)).unwrap();
-        gemm(s, &mut columns, number(1.0), &ones, &other, number(1.0)).unwrap();
-        assert_eq!(
-            (world.runtime.default_device().call_counts() - before).total(),
-            0
-        );
-        drop((nan, a, b, ones, none, other, rows, columns));
-        world.finish();
-    }
-    check::<f32>();
-    check::<f64>();
-    check::<half::f16>();
-    check::<half::bf16>();
-    check::<crate::exact::C32>();
-    check::<crate::exact::C64>();
-}
-
-/// Strides of 0, backwards, or of 1 in neither direction: the right value by way of a copy, which is counted; in an operand and in
-/// the output, of matrices and of batches.
-#[test]
-fn strides_that_blas_cant_take() {
-    let world = World::new();
-    let s = &world.stream;
-    let device = world.runtime.default_device();
-    let blas = Blas::of(device);
-    let host = array![[1.0_f64, 2.0], [3.0, 4.0]];
-    let m = CudaTensor::from_ndarray(device, &host.view()).unwrap();
-    let large = CudaTensor::from_ndarray(
-        device,
-        &Array2::from_shape_fn((4, 4), |(i, j)| (i * 4 + j) as f64).view(),
-    )
-    .unwrap();
-    let spread = || {
-        large
-            .view()
-            .slice_step(0, 0..4, 2)
-            .unwrap()
-            .slice_step(1, 0..4, 2)
-            .unwrap()
-    };
-    let spread_host = array![[0.0, 2.0], [8.0, 10.0]];
-    let repeated = || m.view().slice(0, 1..2).unwrap().broadcast([2, 2]).unwrap();
-    let repeated_host = array![[3.0, 4.0], [3.0, 4.0]];
-    let mut c = CudaTensor::<f64, 2>::uninitialized(device, [2, 2]).unwrap();
-    let mut product = |a: TensorView<'_, f64, 2>, b: TensorView<'_, f64, 2>| {
-        assign_product(s, &mut c, a, b).unwrap();
-        c.to_ndarray().unwrap()
-    };
-    assert_eq!(product(spread(), m.view()), spread_host.dot(&host));
-    assert_eq!(product(m.view(), spread()), host.dot(&spread_host));
-    assert_eq!(product(repeated(), m.view()), repeated_host.dot(&host));
-    assert_eq!(
-        product(m.view(), repeated().transposed()),
-        host.dot(&repeated_host.t())
-    );
-    assert_eq!(
-        product(m.view().reversed(0).unwrap(), m.view().reversed(1).unwrap()),
-        array![[3.0, 4.0], [1.0, 2.0]].dot(&array![[2.0, 1.0], [4.0, 3.0]])
-    );
-    assert_eq!(
-        (blas.counts().copies, blas.counts().copied_bytes),
-        (6, 6 * 32)
-    );
-    // The output: what lies between its elements stays.
-    let mut out = large.duplicate(s).unwrap();
-    let to = out
-        .view_mut()
-        .slice_step(0, 0..4, 2)
-        .unwrap()
-        .slice_step(1, 0..4, -2)
-        .unwrap();
-    gemm(s, to, 1.0, &m, &m, 1.0).unwrap();
-    let squared = host.dot(&host);
-    let mut expected = Array2::from_shape_fn((4, 4), |(i, j)| (i * 4 + j) as f64);
-    for ((i, j), x) in squared.indexed_iter() {
-        expected[[2 * i, 3 - 2 * j]] += x;
-    }
-    assert_eq!(out.to_ndarray().unwrap(), expected);
-    assert_eq!(blas.counts().copies, 7);
-    // Batches that go backwards.
-    let batch = CudaTensor::from_ndarray(
-        device,
-        &ndarray::arr3(&[[[1.0_f64]], [[2.0]], [[3.0]]]).view(),
-    )
-    .unwrap();
-    let mut products = CudaTensor::<f64, 3>::uninitialized(device, [3, 1, 1]).unwrap();
-    let backwards = batch.view().reversed(0).unwrap();
-    gemm_strided_batched(s, &mut products, 1.0, backwards, &batch, 0.0).unwrap();
-    assert_eq!(products.to_vec().unwrap(), [3.0, 4.0, 3.0]);
-    gemm_strided_batched(
-        s,
-        products.view_mut().reversed(0).unwrap(),
-        1.0,
-        &batch,
-        &batch,
-        0.0,
-    )
-    .unwrap();
-    assert_eq!(
-        to_ndarray(&products).unwrap().into_raw_vec_and_offset().0,
-        [9.0, 4.0, 1.0]
-    );
-    assert_eq!(blas.counts().copies, 9);
-    drop((m, large, c, out, batch, products, blas));
     world.finish();
 }
 

@@ -27,13 +27,13 @@ fn every_public_operation_has_a_property_test() {
     assert!(operations.len() >= 27, "{operations:?}");
     for operation in operations {
         let call = format!("{operation}(");
-        let called = |text: &&str| {
+        let called = |text: &str| {
             let before = |at: usize| text[..at].chars().next_back();
             let mut calls = text.match_indices(&call);
             calls.any(|(at, _)| before(at).is_none_or(|c| !c.is_alphanumeric() && c != '_'))
         };
         assert!(
-            properties.iter().any(|text| called(&text)),
+            properties.iter().any(|text| called(text)),
             "{operation} is not tested against the host"
         );
     }

@@ -8,6 +8,7 @@ mod elementwise;
 mod exact;
 mod gemm;
 mod operands;
+mod packed;
 mod product_cases;
 mod products;
 mod reductions;

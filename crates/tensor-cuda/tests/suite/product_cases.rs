@@ -1,14 +1,15 @@
 //! Products of views that others got wrong, and what a product costs.
 
 use crate::common::{Setup, setup};
-use crate::exact::C64;
+use crate::exact::{C32, C64, Exact};
 use cuda_buffer::DeviceData;
 use cuda_driver::Call;
 use cuda_runtime::Runtime;
+use half::{bf16, f16};
 use ndarray::{Array1, Array2, array};
 use tensor_cuda::{
-    Blas, CudaTensor, Layout, TensorError, assign_product, gemm, gemm_batched,
-    gemm_strided_batched, gemv, matmul,
+    Blas, CudaTensor, Layout, TensorError, TensorView, assign_product, gemm, gemm_batched,
+    gemm_strided_batched, gemv, matmul, to_ndarray,
 };
 
 fn matrix(setup: &Setup, host: &Array2<f64>) -> CudaTensor<f64, 2> {
@@ -149,6 +150,161 @@ fn case_21_what_is_not_read_can_be_anything() {
     gemm_strided_batched(&setup.stream, &mut c, one, &ones, &ones, one).unwrap();
     assert!(c.to_ndarray().unwrap().iter().all(|x| x.re.is_nan()));
     drop((nan, ones, c));
+    setup.finish();
+}
+
+/// m, n or k of 0, alpha = 0, and beta = 0 with NaN in what is not read: the right value, of every type.
+#[test]
+fn empty_products_and_factors_of_zero() {
+    fn check<T: Exact>() {
+        let setup = setup(0);
+        let s = &setup.stream;
+        let number = |x: f64| T::of(x, 0.0);
+        let full = |extents, x: f64| CudaTensor::<T, 2>::full(s, extents, number(x)).unwrap();
+        let all = |tensor: &CudaTensor<T, 2>| {
+            tensor
+                .to_vec()
+                .unwrap()
+                .into_iter()
+                .map(|x| x.exact().re)
+                .collect::<Vec<_>>()
+        };
+        let nan = full([2, 2], f64::NAN);
+        // k = 0: C becomes beta C, and 0 for beta = 0 whatever it held.
+        let (a, b) = (full([2, 0], 0.0), full([0, 2], 0.0));
+        for (start, beta, end) in [
+            (3.0, 1.0, 3.0),
+            (3.0, 2.0, 6.0),
+            (f64::NAN, 0.0, 0.0),
+            (f64::NAN, -0.0, 0.0),
+        ] {
+            let mut c = full([2, 2], start);
+            gemm(s, &mut c, number(1.0), &a, &b, number(beta)).unwrap();
+            assert_eq!(all(&c), [end; 4]);
+        }
+        // alpha = 0: the operands are not read.
+        for (start, beta, end) in [(3.0, 1.0, 3.0), (3.0, 2.0, 6.0), (f64::NAN, 0.0, 0.0)] {
+            let mut c = full([2, 2], start);
+            gemm(s, &mut c, number(0.0), &nan, &nan, number(beta)).unwrap();
+            assert_eq!(all(&c), [end; 4]);
+        }
+        // beta = 0: the output is not; with 1 a NaN stays.
+        let ones = full([2, 2], 1.0);
+        for (beta, end) in [(0.0, 2.0), (1.0, f64::NAN)] {
+            let mut c = full([2, 2], f64::NAN);
+            gemm(s, &mut c, number(1.0), &ones, &ones, number(beta)).unwrap();
+            assert!(
+                all(&c)
+                    .iter()
+                    .all(|x| *x == end || (x.is_nan() && end.is_nan()))
+            );
+        }
+        // m or n = 0: nothing to do, and no call of anything.
+        setup.stream.synchronize().unwrap();
+        let (none, other) = (full([0, 2], 0.0), full([2, 0], 0.0));
+        let (mut rows, mut columns) = (full([0, 2], 0.0), full([2, 0], 0.0));
+        let before = setup.device().call_counts();
+        gemm(s, &mut rows, number(1.0), &none, &ones, number(0.0)).unwrap();
+        gemm(s, &mut columns, number(1.0), &ones, &other, number(1.0)).unwrap();
+        assert_eq!((setup.device().call_counts() - before).total(), 0);
+        drop((nan, a, b, ones, none, other, rows, columns));
+        setup.finish();
+    }
+    check::<f32>();
+    check::<f64>();
+    check::<f16>();
+    check::<bf16>();
+    check::<C32>();
+    check::<C64>();
+}
+
+/// Strides of 0, backwards, or of 1 in neither direction: the right value by way of a copy, which is counted; in an operand and in
+/// the output, of matrices and of batches.
+#[test]
+fn strides_that_blas_cant_take() {
+    let setup = setup(0);
+    let s = &setup.stream;
+    let device = setup.device();
+    let blas = Blas::of(device);
+    let host = array![[1.0_f64, 2.0], [3.0, 4.0]];
+    let m = CudaTensor::from_ndarray(device, &host.view()).unwrap();
+    let large = CudaTensor::from_ndarray(
+        device,
+        &Array2::from_shape_fn((4, 4), |(i, j)| (i * 4 + j) as f64).view(),
+    )
+    .unwrap();
+    let spread = || {
+        large
+            .view()
+            .slice_step(0, 0..4, 2)
+            .unwrap()
+            .slice_step(1, 0..4, 2)
+            .unwrap()
+    };
+    let spread_host = array![[0.0, 2.0], [8.0, 10.0]];
+    let repeated = || m.view().slice(0, 1..2).unwrap().broadcast([2, 2]).unwrap();
+    let repeated_host = array![[3.0, 4.0], [3.0, 4.0]];
+    let mut c = CudaTensor::<f64, 2>::uninitialized(device, [2, 2]).unwrap();
+    let mut product = |a: TensorView<'_, f64, 2>, b: TensorView<'_, f64, 2>| {
+        assign_product(s, &mut c, a, b).unwrap();
+        c.to_ndarray().unwrap()
+    };
+    assert_eq!(product(spread(), m.view()), spread_host.dot(&host));
+    assert_eq!(product(m.view(), spread()), host.dot(&spread_host));
+    assert_eq!(product(repeated(), m.view()), repeated_host.dot(&host));
+    assert_eq!(
+        product(m.view(), repeated().transposed()),
+        host.dot(&repeated_host.t())
+    );
+    assert_eq!(
+        product(m.view().reversed(0).unwrap(), m.view().reversed(1).unwrap()),
+        array![[3.0, 4.0], [1.0, 2.0]].dot(&array![[2.0, 1.0], [4.0, 3.0]])
+    );
+    assert_eq!(
+        (blas.counts().copies, blas.counts().copied_bytes),
+        (6, 6 * 32)
+    );
+    // The output: what lies between its elements stays.
+    let mut out = large.duplicate(s).unwrap();
+    let to = out
+        .view_mut()
+        .slice_step(0, 0..4, 2)
+        .unwrap()
+        .slice_step(1, 0..4, -2)
+        .unwrap();
+    gemm(s, to, 1.0, &m, &m, 1.0).unwrap();
+    let squared = host.dot(&host);
+    let mut expected = Array2::from_shape_fn((4, 4), |(i, j)| (i * 4 + j) as f64);
+    for ((i, j), x) in squared.indexed_iter() {
+        expected[[2 * i, 3 - 2 * j]] += x;
+    }
+    assert_eq!(out.to_ndarray().unwrap(), expected);
+    assert_eq!(blas.counts().copies, 7);
+    // Batches that go backwards.
+    let batch = CudaTensor::from_ndarray(
+        device,
+        &ndarray::arr3(&[[[1.0_f64]], [[2.0]], [[3.0]]]).view(),
+    )
+    .unwrap();
+    let mut products = CudaTensor::<f64, 3>::uninitialized(device, [3, 1, 1]).unwrap();
+    let backwards = batch.view().reversed(0).unwrap();
+    gemm_strided_batched(s, &mut products, 1.0, backwards, &batch, 0.0).unwrap();
+    assert_eq!(products.to_vec().unwrap(), [3.0, 4.0, 3.0]);
+    gemm_strided_batched(
+        s,
+        products.view_mut().reversed(0).unwrap(),
+        1.0,
+        &batch,
+        &batch,
+        0.0,
+    )
+    .unwrap();
+    assert_eq!(
+        to_ndarray(&products).unwrap().into_raw_vec_and_offset().0,
+        [9.0, 4.0, 1.0]
+    );
+    assert_eq!(blas.counts().copies, 9);
+    drop((m, large, c, out, batch, products, blas));
     setup.finish();
 }
 

@@ -172,7 +172,7 @@ fn check_extremes<T: Exact + Real, const M: usize, const R: usize>(reduced: &Red
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(32)))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(12)))]
 
     /// Over none, some and all axes, of every type, with NaNs in real numbers.
     #[test]
