@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: the checks that need nothing but the workspace's own toolchain, cheap
 //! ones first.
 
+use crate::bench_gpu;
 use crate::doctor;
 use crate::failure::Failure;
 use crate::harness;
@@ -69,6 +70,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     report.command("clippy, hardware", &hardware.args(strict))?;
     test_gpu::emulated(&mut report)?;
     report.step("captures, a selection", test_capture::quick)?;
+    report.step("the benchmark of GPUs, emulated", bench_gpu::run_emulated)?;
     report.skip("hardware", "own command: cargo xtask test-gpu");
     println!("{report}");
     Ok(())

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bench_calls;
+mod bench_gpu;
 mod ci;
 mod doctor;
 mod failure;
@@ -49,6 +50,8 @@ cargo xtask COMMAND
                             with --quick, a selection
   bench-calls               driver calls and host time of Carve and of cudarc, on an emulated
                             driver that does nothing
+  bench-gpu [--emulated]    bare driver calls, Carve and PyTorch, timed on a GPU in one run; with
+                            --emulated, only whether the program works
   ptx [--check]             compiles the kernels in CUDA C; with --check, sees whether that was done
   test-kernels              the kernels in CUDA C against their models, compiled for the host (c++)
   gpu-bundle                a folder with the tests of hardware and a script, for a machine with a
@@ -85,6 +88,8 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["test-gpu", "--emulated"] => test_gpu::run_emulated(),
         ["test-capture", options @ ..] => test_capture::run(test_capture::Options::parse(options)?),
         ["bench-calls"] => bench_calls::run(),
+        ["bench-gpu"] => bench_gpu::run(),
+        ["bench-gpu", "--emulated"] => bench_gpu::run_emulated(),
         ["ptx"] => ptx::run(ptx::Mode::Write),
         ["ptx", "--check"] => ptx::run(ptx::Mode::Check),
         ["test-kernels"] => test_kernels::run(),
@@ -135,6 +140,7 @@ mod tests {
             "test-gpu",
             "test-capture",
             "bench-calls",
+            "bench-gpu",
             "ptx",
             "gpu-bundle",
             "test-kernels",

@@ -1,0 +1,90 @@
+//! Bare driver calls, Carve and PyTorch on one GPU in one run, timed with the device's events. `cargo xtask bench-gpu` builds and
+//! runs it.
+
+mod bench;
+mod cublas;
+mod launches;
+mod memory;
+mod network;
+mod overlap;
+mod products;
+mod table;
+mod torch;
+
+use bench::{Bench, Scale};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use table::Table;
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "bench_gpu [--smoke] [--json FILE]
+  --smoke       small and few: shows that the program works, and measures nothing
+  --json FILE   writes the table as JSON, too
+
+exit codes: 0 the goals are reached, or --smoke; 1 one is not, or something failed; 2 wrong usage; 3 there is no GPU";
+
+/// Exit code where there is nothing to measure.
+const NO_GPU: u8 = 3;
+
+fn main() -> ExitCode {
+    let (mut scale, mut json) = (Scale::Full, None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match (word.as_str(), &mut words) {
+            ("--smoke", _) => scale = Scale::Smoke,
+            ("--json", words) => match words.next() {
+                Some(path) => json = Some(PathBuf::from(path)),
+                None => return usage("--json takes a file"),
+            },
+            (other, _) => return usage(&format!("unknown option {other}")),
+        }
+    }
+    let bench = match Bench::open(scale) {
+        Ok(bench) => bench,
+        Err(error) => {
+            eprintln!("bench_gpu: there is no GPU to measure: {error}");
+            return ExitCode::from(NO_GPU);
+        }
+    };
+    match run(&bench, json) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench_gpu: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(problem: &str) -> ExitCode {
+    eprintln!("{problem}\n{USAGE}");
+    ExitCode::from(2)
+}
+
+/// Measures everything; whether the goals are reached.
+fn run(bench: &Bench, json: Option<PathBuf>) -> Outcome<bool> {
+    let mut table = Table::new(bench)?;
+    println!("{}", table.heading());
+    let parts: [(&str, fn(&Bench, &mut Table) -> Outcome); 5] = [
+        ("create and drop", memory::run),
+        ("launches", launches::run),
+        ("two streams", overlap::run),
+        ("products", products::run),
+        ("the digits step", network::run),
+    ];
+    for (number, (name, part)) in parts.into_iter().enumerate() {
+        eprintln!("[{}/{}] {name}", number + 1, parts.len() + 1);
+        part(bench, &mut table).map_err(|error| format!("{name}: {error}"))?;
+    }
+    eprintln!("[{0}/{0}] PyTorch", parts.len() + 1);
+    torch::run(bench, &mut table)?;
+    println!("{table}");
+    if let Some(path) = json {
+        let written = std::fs::write(&path, table.json());
+        written.map_err(|error| format!("{}: {error}", path.display()))?;
+        println!("written to {}", path.display());
+    }
+    Ok(bench.scale == Scale::Smoke || table.goals_are_reached())
+}
