@@ -6,6 +6,7 @@ use crate::doctor;
 use crate::failure::Failure;
 use crate::harness;
 use crate::invocation::Invocation;
+use crate::ptx;
 use crate::readme::Promises;
 use crate::report::{Report, again};
 use crate::test_capture;
@@ -58,6 +59,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         let reason = "mdbook is not installed; its snippets were tested as doctests of carve-book";
         report.skip("book", reason);
     }
+    report.attempt("PTX of the kernels", || ptx::run(ptx::Mode::Check))?;
     report.skip("sanitizers", "own command: cargo xtask sanitize");
     report.skip("Miri", "own command: cargo xtask miri");
     report.skip("loom", "own command: cargo xtask loom");

@@ -12,6 +12,7 @@ mod ci;
 mod doctor;
 mod failure;
 mod fuzz;
+mod glibc;
 mod gpu_bundle;
 mod harness;
 mod invocation;
@@ -54,8 +55,8 @@ cargo xtask COMMAND
                             --emulated, only whether the program works
   ptx [--check]             compiles the kernels in CUDA C; with --check, sees whether that was done
   test-kernels              the kernels in CUDA C against their models, compiled for the host (c++)
-  gpu-bundle                a folder with the tests of hardware and a script, for a machine with a
-                            GPU and no Rust
+  gpu-bundle [--emulated]   a folder with the tests and benchmarks of hardware and a script, for a
+                            machine with a GPU and no Rust; with --emulated, the script is run, too
   toolkit                   makes the folder that feature `cuda` is built with, on any machine
   doctor                    what this machine offers, and what will be simulated
   help                      this text
@@ -94,6 +95,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["ptx", "--check"] => ptx::run(ptx::Mode::Check),
         ["test-kernels"] => test_kernels::run(),
         ["gpu-bundle"] => gpu_bundle::run(),
+        ["gpu-bundle", "--emulated"] => gpu_bundle::run_emulated(),
         ["toolkit"] => toolkit::run(),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {
@@ -129,30 +131,38 @@ mod tests {
         }
     }
 
+    /// The commands of the help text.
+    fn commands() -> impl Iterator<Item = &'static str> {
+        let lines = HELP.lines().filter_map(|line| line.strip_prefix("  "));
+        let named = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+        named.filter_map(|line| line.split_whitespace().next())
+    }
+
+    /// A new arm of `dispatch` has to be named there, too.
     #[test]
     fn help_names_every_command() {
-        for command in [
-            "ci",
-            "sanitize",
-            "miri",
-            "loom",
-            "fuzz",
-            "test-gpu",
-            "test-capture",
-            "bench-calls",
-            "bench-gpu",
-            "ptx",
-            "gpu-bundle",
-            "test-kernels",
-            "toolkit",
-            "doctor",
-            "help",
-        ] {
-            assert!(
-                HELP.lines()
-                    .any(|line| line.trim_start().starts_with(command)),
-                "{command}"
-            );
+        let source = include_str!("main.rs");
+        let arms = source.lines().filter_map(|line| {
+            let arm = line.trim_start().strip_prefix("[\"")?;
+            arm.split_once('"').map(|(command, _)| command)
+        });
+        let mut arms: Vec<&str> = arms.collect();
+        arms.dedup();
+        let named: Vec<&str> = commands().collect();
+        assert!(arms.len() > 10, "{arms:?}");
+        for command in &arms {
+            assert!(named.contains(command), "{command}");
+        }
+        assert_eq!(arms.len(), named.len(), "{arms:?}, {named:?}");
+    }
+
+    #[test]
+    fn contributing_describes_every_command_once() {
+        let path = workspace::root().join("CONTRIBUTING.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for command in commands().filter(|command| *command != "help") {
+            let row = format!("| `cargo xtask {command}` |");
+            assert_eq!(text.matches(&row).count(), 1, "{row}");
         }
     }
 }

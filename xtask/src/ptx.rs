@@ -10,6 +10,8 @@ use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::workspace;
 
+/// Fetches a wheel; without an index, it gives up soon.
+const PIP: &str = "python3 -m pip install --quiet --no-deps --disable-pip-version-check --retries 1 --timeout 15 --target";
 /// The wheel with the compiler, and the library in it.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu11==11.7.99";
 const LIBRARY: &str = "nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2";
@@ -73,8 +75,7 @@ fn compiler() -> Result<PathBuf, Failure> {
     let folder = workspace::target_folder().join("nvrtc");
     let library = folder.join(LIBRARY);
     if !library.is_file() {
-        let line = Invocation::new("python3 -m pip install --quiet --no-deps --target")
-            .args([folder.display().to_string(), WHEEL.to_owned()]);
+        let line = Invocation::new(PIP).args([folder.display().to_string(), WHEEL.to_owned()]);
         if !matches!(line.succeeds(), Ok(true)) || !library.is_file() {
             return Err(Failure::Cannot(format!(
                 "the compiler could not be fetched, which takes python3 with pip and a package index:\n    {line}"

@@ -47,6 +47,29 @@ impl Report {
         }
     }
 
+    /// As [`step`](Self::step), for a check that needs something which not every machine has: without it, it is skipped.
+    pub(crate) fn attempt(
+        &mut self,
+        name: &str,
+        check: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut missing = None;
+        self.step(name, || match check() {
+            Err(Failure::Cannot(reason)) => {
+                missing = Some(reason);
+                Ok(())
+            }
+            result => result,
+        })?;
+        if let Some(reason) = missing {
+            println!("==> {name}: not checked: {reason}");
+            self.passed.pop();
+            let line = reason.lines().next().unwrap_or_default();
+            self.skip(name, line);
+        }
+        Ok(())
+    }
+
     /// A check that is one command line, and passes when that does.
     pub(crate) fn command(&mut self, name: &str, line: &Invocation) -> Result<(), Failure> {
         self.step(name, || {
@@ -117,6 +140,22 @@ mod tests {
         assert!(text.contains("passed   good"), "{text}");
         assert!(text.contains("skipped  rare  no such tool"), "{text}");
         assert!(!text.contains("bad"), "{text}");
+    }
+
+    #[test]
+    fn a_check_that_could_not_be_made_is_skipped_with_its_reason() {
+        let mut report = Report::new();
+        let cannot = || Err(Failure::Cannot("no index\nhere".to_owned()));
+        report.attempt("fetched", cannot).unwrap();
+        report.attempt("good", || Ok(())).unwrap();
+        let bad = || Err(Failure::Check("stale".to_owned()));
+        report.attempt("bad", bad).unwrap_err();
+        let text = report.to_string();
+        assert!(text.contains("skipped  fetched  no index\n"), "{text}");
+        assert!(
+            text.contains("passed   good") && report.passed() == 1,
+            "{text}"
+        );
     }
 
     #[test]

@@ -121,6 +121,40 @@ fn drivers_of_each_version_load_kernels_or_say_that_they_do_not() {
 
 #[test]
 #[ignore = "run by the next test, in a process of its own"]
+fn child_in_null_mode() {
+    use cuda_contract::emulated;
+    use cuda_driver::{Events, Memory, Streams};
+    let (driver, device) = (hardware::open().unwrap(), cuda_driver::DeviceId(0));
+    assert!(emulated::is_null());
+    let count = |name: &str| {
+        let calls = emulated::calls();
+        calls.iter().find(|(known, _)| *known == name).unwrap().1
+    };
+    let before = (count("cuEventRecord"), count("cuMemAlloc_v2"));
+    let stream = driver.stream_create(device, 0).unwrap();
+    let event = driver.event_create(device, Default::default()).unwrap();
+    for _ in 0..3 {
+        driver.event_record(device, event, stream).unwrap();
+    }
+    // More than any device has, since nothing is done.
+    driver.mem_alloc(device, 1 << 60).unwrap();
+    let made = (
+        count("cuEventRecord") - before.0,
+        count("cuMemAlloc_v2") - before.1,
+    );
+    println!("answer: {made:?}");
+}
+
+#[test]
+fn in_null_mode_calls_succeed_and_are_counted_by_name() {
+    if is_emulated() {
+        let null = [("CARVE_SIM_NULL", Some("1"))];
+        assert_eq!(answer("child_in_null_mode", &null), "(3, 1)");
+    }
+}
+
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
 fn child_that_frees_twice() {
     use cuda_driver::Memory;
     let (driver, device) = (hardware::open().unwrap(), cuda_driver::DeviceId(0));

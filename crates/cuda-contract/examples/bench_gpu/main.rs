@@ -12,6 +12,7 @@ mod table;
 mod torch;
 
 use bench::{Bench, Scale};
+use cuda_driver::hardware::OpenError;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,8 +45,18 @@ fn main() -> ExitCode {
     let bench = match Bench::open(scale) {
         Ok(bench) => bench,
         Err(error) => {
-            eprintln!("bench_gpu: there is no GPU to measure: {error}");
-            return ExitCode::from(NO_GPU);
+            let absent = error.downcast_ref().is_some_and(OpenError::is_absence);
+            let what = if absent {
+                "there is no GPU to measure: "
+            } else {
+                ""
+            };
+            eprintln!("bench_gpu: {what}{error}");
+            return if absent {
+                ExitCode::from(NO_GPU)
+            } else {
+                ExitCode::FAILURE
+            };
         }
     };
     match run(&bench, json) {
@@ -67,7 +78,8 @@ fn usage(problem: &str) -> ExitCode {
 fn run(bench: &Bench, json: Option<PathBuf>) -> Outcome<bool> {
     let mut table = Table::new(bench)?;
     println!("{}", table.heading());
-    let parts: [(&str, fn(&Bench, &mut Table) -> Outcome); 5] = [
+    type Part = fn(&Bench, &mut Table) -> Outcome;
+    let parts: [(&str, Part); 5] = [
         ("create and drop", memory::run),
         ("launches", launches::run),
         ("two streams", overlap::run),

@@ -42,9 +42,16 @@ impl std::error::Error for FileError {}
 
 /// The folder of the files that come with the example.
 pub(crate) fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data/digits")
-        .join(name)
+    const FOLDER: &str = "data/digits";
+    // A program that was taken elsewhere has them beside it.
+    let program = std::env::current_exe().unwrap_or_default();
+    let beside = program.with_file_name(FOLDER);
+    match beside.is_dir() {
+        true => beside.join(name),
+        false => Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(FOLDER)
+            .join(name),
+    }
 }
 
 /// Images, one per row, and their digits where they are known.
