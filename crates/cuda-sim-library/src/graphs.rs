@@ -3,7 +3,7 @@
 use crate::context::{Here, here};
 use crate::export::{exports, library};
 use crate::launch::{arguments, known};
-use crate::legacy::{code, named};
+use crate::legacy::{code, is_legacy, named};
 use crate::streams::next_null_handle;
 use crate::types::{
     CUDA_KERNEL_NODE_PARAMS_st, CUgraph, CUgraphExec, CUgraphExecUpdateResult_enum, CUgraphNode,
@@ -118,7 +118,7 @@ exports! {
 
     fn cuStreamBeginCapture_v2(hStream: CUstream, mode: CUstreamCaptureMode_enum) {
         let here = here()?;
-        if hStream.is_null() {
+        if is_legacy(hStream) {
             return Err(ErrorCode::STREAM_CAPTURE_UNSUPPORTED);
         }
         let mode = self::mode(mode.0)?;

@@ -32,7 +32,8 @@ pub(crate) fn named(stream: CUstream) -> RawStream {
     unsafe { RawStream::from_raw(stream.addr() as u64) }
 }
 
-fn is_legacy(stream: CUstream) -> bool {
+/// Whether the handle is the legacy stream's.
+pub(crate) fn is_legacy(stream: CUstream) -> bool {
     stream.is_null() || stream.addr() == LEGACY
 }
 

@@ -19,7 +19,7 @@
 //! *Interface*, by area: `devices`, `contexts`, `memory`, `pools`, `copies`, `streams` (with events), `graphs` (with
 //! capture), `launch` (with modules), `newer`, `unsupported`, `carve` (what drivers have not). *Behind it*: `library` (the
 //! state), `export` (how a function is exported), `types`, `context`, `legacy` (the default stream), `kernels`, `ptx`,
-//! `native` (kernels of the host in the place of models), `user_objects`, `names`; `signatures` is the test of the interface.
+//! `native` (kernels of the host in the place of models), `user_objects`, `names`; `signatures` and `facts` are tests of the interface.
 
 #![allow(
     non_snake_case,
@@ -36,6 +36,8 @@ mod contexts;
 mod copies;
 mod devices;
 mod export;
+#[cfg(test)]
+mod facts;
 mod graphs;
 mod kernels;
 mod launch;
