@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 /// An error of a buffer operation. Nothing has changed when one is returned, unless it says so.
+///
+/// An operation that takes a value gives it back with the error, as a pair. `?` makes the error of such a pair, and drops the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BufferError {
@@ -265,6 +267,13 @@ impl BufferError {
     /// How to name the operand in an error about its device.
     pub(crate) fn of_operand(operand: OperandName) -> impl FnOnce(RuntimeError) -> Self {
         move |error| Self::OperandDevice { operand, error }
+    }
+}
+
+/// The error alone: what came with it is dropped.
+impl<V> From<(V, BufferError)> for BufferError {
+    fn from((_, error): (V, Self)) -> Self {
+        error
     }
 }
 

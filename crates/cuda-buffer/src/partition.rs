@@ -30,11 +30,11 @@ use std::sync::Arc;
 /// let (one, other) = (device.streams().acquire()?, device.streams().acquire()?);
 ///
 /// let whole = CudaBuffer::<u8>::new(device, 8)?;
-/// let mut parts = PartitionedCudaBuffer::new(whole, &[0..4, 4..8]).map_err(|(_, error)| error)?;
+/// let mut parts = PartitionedCudaBuffer::new(whole, &[0..4, 4..8])?;
 /// parts.parts_mut()[0].fill(&one, 1)?;   // not ordered with the next line:
 /// parts.parts_mut()[1].fill(&other, 2)?; // they touch different bytes
 ///
-/// let whole = parts.into_whole().map_err(|(_, error)| error)?;
+/// let whole = parts.into_whole()?;
 /// assert_eq!(whole.to_vec()?, [1, 1, 1, 1, 2, 2, 2, 2]); // after both
 /// # Ok(())
 /// # }

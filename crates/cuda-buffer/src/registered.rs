@@ -28,10 +28,10 @@ impl<T: Pod> PinnedBuffer<T> {
     /// let runtime = Runtime::builder().build()?;
     /// let device = runtime.default_device();
     /// let stream = device.streams().acquire()?;
-    /// let values = PinnedBuffer::register(device, vec![1.0_f32, 2.0, 3.0]).map_err(|(_, error)| error)?;
+    /// let values = PinnedBuffer::register(device, vec![1.0_f32, 2.0, 3.0])?;
     /// let mut x = CudaBuffer::<f32>::new(device, 3)?;
     /// x.copy_from_pinned(&values, &stream)?;
-    /// let values = values.into_vec().map_err(|(_, error)| error)?; // waits for the copy
+    /// let values = values.into_vec()?; // waits for the copy
     /// assert_eq!(values, [1.0, 2.0, 3.0]);
     /// # Ok(())
     /// # }

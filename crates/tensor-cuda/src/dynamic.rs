@@ -21,7 +21,7 @@ use std::fmt;
 /// assert_eq!(any.extents(), [2, 2]);
 /// assert_eq!(to_ndarray(any.view::<2>()?.transposed())?, array![[1.0, 3.0], [2.0, 4.0]]);
 /// assert!(any.view::<3>().is_err());
-/// let matrix: CudaTensor<f32, 2> = any.into_ranked().map_err(|(_, error)| error)?;
+/// let matrix: CudaTensor<f32, 2> = any.into_ranked()?;
 /// # Ok(())
 /// # }
 /// ```

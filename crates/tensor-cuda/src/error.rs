@@ -330,6 +330,20 @@ impl From<RuntimeError> for TensorError {
     }
 }
 
+/// The error alone: the value that came with it is dropped.
+impl<V> From<(V, TensorError)> for TensorError {
+    fn from((_, error): (V, Self)) -> Self {
+        error
+    }
+}
+
+/// The error alone: the value that came with it is dropped.
+impl<V> From<(V, BufferError)> for TensorError {
+    fn from((_, error): (V, BufferError)) -> Self {
+        error.into()
+    }
+}
+
 impl From<LaunchError> for TensorError {
     fn from(error: LaunchError) -> Self {
         Self::Buffer(error.into())

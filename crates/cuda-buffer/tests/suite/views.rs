@@ -2,6 +2,7 @@
 
 use crate::kit::{Kit, N, Rig, elements, step_of};
 use cuda_buffer::{AccessCompletion, BufferError, CudaBuffer, DeviceData, Launch, acquire_all};
+use std::collections::HashSet;
 
 #[test]
 fn a_view_names_elements_of_a_value_and_is_lowered_to_an_access() {
@@ -82,4 +83,21 @@ fn any_shape_of_requests_is_acquired_at_once() {
     a.write_synchronized_with(&t).unwrap().release().unwrap();
     drop((s, t, outs, ins, a, b, c));
     rig.sim.assert_no_reports();
+}
+
+/// Addresses are used again at once; identities of values never are.
+#[test]
+fn identities_are_not_used_again() {
+    let rig = Rig::seeded(3, 1);
+    let [s] = rig.streams();
+    let (mut addresses, mut values) = (HashSet::new(), HashSet::new());
+    for _ in 0..10 {
+        let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        x.fill(&s, 1).unwrap();
+        addresses.insert(crate::cases::address(&x, &s));
+        assert!(values.insert(x.domain_id()));
+    }
+    assert!(addresses.len() < values.len(), "{addresses:?}");
+    drop(s);
+    rig.finish();
 }

@@ -4,6 +4,7 @@ use crate::kit::{Rig, fill, raw, stall, touch, until};
 use cuda_driver::{Call, CudaError, DeviceId, Driver, ErrorCode, Pattern, Streams};
 use cuda_runtime::{Capture, PoisonPolicy, Runtime, RuntimeError};
 use cuda_sim::SimDriver;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -436,4 +437,26 @@ fn a_shutdown_waits_for_all_work_and_tells_what_is_alive() {
     }
     drop((streams, done, device));
     rig.finish();
+}
+
+/// Raw handles are used again at once; identities never are.
+#[test]
+fn identities_are_not_used_again() {
+    let sim = SimDriver::builder().build();
+    let (mut names, mut streams) = (HashSet::new(), HashSet::new());
+    for _ in 0..5 {
+        let builder = Runtime::builder().driver(sim.as_driver());
+        let runtime = builder.streams_per_device(2).build().unwrap();
+        let device = runtime.default_device().clone();
+        let leases = [(); 2].map(|()| device.streams().acquire().unwrap());
+        for lease in &leases {
+            names.insert(raw(lease));
+            assert!(streams.insert(lease.id()), "{:?}", lease.id());
+        }
+        drop((leases, device));
+        runtime.shutdown().unwrap();
+    }
+    assert!(names.len() < streams.len());
+    sim.shutdown();
+    sim.assert_no_reports();
 }
