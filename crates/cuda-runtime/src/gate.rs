@@ -18,19 +18,24 @@ pub(crate) struct Gate {
     announcing: RwLock<()>,
 }
 
+/// Gates by the address of their driver.
+type Gates = Vec<(usize, Weak<Gate>)>;
+
 impl Gate {
     /// The one of a driver.
     pub(crate) fn of(driver: &Arc<dyn Driver>) -> Arc<Self> {
-        static GATES: Mutex<Vec<(usize, Weak<Gate>)>> = Mutex::new(Vec::new());
-        let address = Arc::as_ptr(driver).addr();
-        let mut gates = GATES.lock();
-        gates.retain(|(_, gate)| gate.strong_count() > 0);
-        let mut known = gates.iter();
-        // Whoever has a gate keeps its driver, so the address is of no other one.
-        if let Some(gate) = known.find_map(|(of, gate)| (*of == address).then(|| gate.upgrade())) {
-            return gate.unwrap_or_default();
+        static GATES: Mutex<Gates> = Mutex::new(Vec::new());
+        Self::known_or_new(&mut GATES.lock(), Arc::as_ptr(driver).addr())
+    }
+
+    fn known_or_new(gates: &mut Gates, address: usize) -> Arc<Self> {
+        // Whoever has a gate keeps its driver, so the address is of no other one. The last of those may go at this moment.
+        let mut own = gates.iter().filter(|(of, _)| *of == address);
+        if let Some(gate) = own.find_map(|(_, gate)| gate.upgrade()) {
+            return gate;
         }
         let gate = Arc::<Self>::default();
+        gates.retain(|(_, gate)| gate.strong_count() > 0);
         gates.push((address, Arc::downgrade(&gate)));
         gate
     }
@@ -91,5 +96,24 @@ impl DeviceCore {
         // The exchange worked a moment ago with the same arguments; a failure leaves this thread more permissive.
         let _ = driver.exchange_capture_mode(strict);
         result
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// All runtimes over one driver have one gate, also those that come when the last of others has just gone.
+    #[test]
+    fn a_driver_has_one_gate_whoever_comes_and_goes() {
+        let mut gates = Gates::new();
+        let gone = Arc::<Gate>::default();
+        gates.extend([(1, Arc::downgrade(&gone)), (2, Weak::new())]);
+        drop(gone);
+        let [one, two] = [(); 2].map(|()| Gate::known_or_new(&mut gates, 1));
+        assert!(Arc::ptr_eq(&one, &two));
+        assert!(!Arc::ptr_eq(&one, &Gate::known_or_new(&mut gates, 2)));
+        assert!(Arc::ptr_eq(&one, &Gate::known_or_new(&mut gates, 1)));
+        assert_eq!(gates.len(), 2);
     }
 }

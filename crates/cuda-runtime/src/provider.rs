@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::primitive::{Condvar, Mutex};
+use parking_lot::Mutex as StaticMutex;
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +25,6 @@ pub(crate) struct Providers {
 #[derive(Default)]
 struct State {
     entries: Vec<(TypeId, Entry)>,
-    /// Threads that wait for an object, and which.
-    waiting: Vec<(ThreadId, TypeId)>,
     /// The runtime is gone: what is made now is not kept, or it would keep the device alive for ever.
     closed: bool,
 }
@@ -44,19 +43,34 @@ impl State {
     fn remove(&mut self, id: TypeId) {
         self.entries.retain(|(of, _)| *of != id);
     }
+}
 
-    /// Whether `maker` is this thread, or waits for it, directly or by way of others.
-    fn waits_for(&self, mut maker: ThreadId, this: ThreadId) -> bool {
-        // Each thread waits for one object at most, so the chain has an end, or this thread is in it.
-        while maker != this {
-            let waited = self.waiting.iter().find(|(thread, _)| *thread == maker);
-            match waited.and_then(|(_, id)| self.find(*id)) {
-                Some(Entry::Making(next)) => maker = *next,
-                _ => return false,
+/// A thread that waits for an object that another one makes.
+struct Wait {
+    waiter: ThreadId,
+    maker: ThreadId,
+    /// The device's providers, by address, and the object.
+    object: (usize, TypeId),
+}
+
+/// Who waits for whom, on all devices: the objects of one may need those of another. Locked after the state of one device.
+static WAITS: StaticMutex<Vec<Wait>> = StaticMutex::new(Vec::new());
+
+/// Notes that this thread waits; unless `maker` is this thread, or waits for it, directly or by way of others.
+fn may_wait(wait: Wait) -> bool {
+    let mut waits = WAITS.lock();
+    let mut maker = wait.maker;
+    // Each thread waits for one object at most, and none that is noted waits for itself, so the chain has an end.
+    while maker != wait.waiter {
+        match waits.iter().find(|other| other.waiter == maker) {
+            Some(next) => maker = next.maker,
+            None => {
+                waits.push(wait);
+                return true;
             }
         }
-        true
     }
+    false
 }
 
 /// An object that is being made. When that fails or panics, it is as if nobody had begun.
@@ -70,6 +84,9 @@ impl Drop for Making<'_> {
     fn drop(&mut self) {
         let mut state = self.providers.state.lock();
         state.remove(self.id);
+        // Whoever waited looks again; meanwhile it waits for nobody.
+        let object = (self.providers.address(), self.id);
+        WAITS.lock().retain(|wait| wait.object != object);
         if let (Some(made), false) = (self.made.take(), state.closed) {
             state.entries.push((self.id, Entry::Made(made)));
         }
@@ -89,7 +106,7 @@ impl Device {
     /// Those of `make`.
     ///
     /// # Panics
-    /// When `make` asks for the same object, itself or by way of another one: it would wait for itself for ever. A panic of
+    /// When `make` asks for the same object, itself or by way of others, of this device or of another: it would wait for itself for ever. A panic of
     /// `make` leaves the object unmade.
     ///
     /// ```
@@ -121,15 +138,19 @@ impl Device {
                 None => break,
                 Some(Entry::Made(object)) => return Ok(typed(object.clone())),
                 Some(Entry::Making(maker)) => {
-                    let cycle = state.waits_for(*maker, this);
+                    let wait = Wait {
+                        waiter: this,
+                        maker: *maker,
+                        object: (providers.address(), id),
+                    };
                     assert!(
-                        !cycle,
-                        "making {} asks for itself: it would wait for ever",
-                        type_name::<P>()
+                        may_wait(wait),
+                        "making {} asks for itself on {}: it would wait for ever",
+                        type_name::<P>(),
+                        self.id()
                     );
-                    state.waiting.push((this, id));
                     providers.changed.wait(&mut state);
-                    state.waiting.retain(|(thread, _)| *thread != this);
+                    WAITS.lock().retain(|wait| wait.waiter != this);
                 }
             }
         }
@@ -160,6 +181,11 @@ fn typed<P: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>) -> Arc<P> {
 }
 
 impl Providers {
+    /// Which ones they are.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Gives up what is kept, and keeps nothing from now on.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;

@@ -2,6 +2,7 @@
 
 use crate::kit::Rig;
 use cuda_runtime::{Device, RuntimeError};
+use cuda_sim::SimDriver;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -197,5 +198,70 @@ fn builders_that_wait_for_each_other_are_told() {
         "{results:?}"
     );
     drop(device);
+    rig.finish();
+}
+
+/// The same with objects of two devices, of which neither knows what the other one's wait for.
+#[test]
+fn builders_of_two_devices_that_wait_for_each_other_are_told() {
+    for _ in 0..20 {
+        let rig = Rig::with(SimDriver::builder().devices(2), |builder| builder);
+        let [first, second] = rig.runtime.devices() else {
+            unreachable!("there are two")
+        };
+        let both = Barrier::new(2);
+        let told = std::thread::scope(|scope| {
+            let make = |here: &'static str, own: &Device, other: &Device| {
+                let made = catch_unwind(AssertUnwindSafe(|| {
+                    own.provider::<u32, Infallible>(|_| {
+                        both.wait();
+                        other.provider::<u32, _>(|_| Ok(1)).map(|other| *other)
+                    })
+                }));
+                let said = made.err().map(|panic| *panic.downcast::<String>().unwrap());
+                said.inspect(|said| assert!(said.contains("u32 asks for itself"), "{here}: {said}"))
+            };
+            let there = scope.spawn(move || make("there", second, first));
+            [make("here", first, second), there.join().unwrap()]
+        });
+        // Whoever is told gives up, and the other one goes on.
+        assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
+        for device in [first, second] {
+            assert_eq!(
+                device.provider::<u32, Infallible>(|_| Ok(1)).as_deref(),
+                Ok(&1)
+            );
+        }
+        rig.finish();
+    }
+}
+
+/// Who was waited for is not taken to be waited for still: it may ask in turn.
+#[test]
+fn a_wait_that_is_over_is_in_no_cycle() {
+    let rig = Rig::with(SimDriver::builder().devices(2), |builder| builder);
+    let [first, second] = rig.runtime.devices() else {
+        unreachable!("there are two")
+    };
+    let (failed, both) = ("made anew each time", Barrier::new(2));
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| {
+            let made = second.provider(|_| {
+                both.wait();
+                std::thread::sleep(Duration::from_millis(5));
+                Err::<u8, _>(failed)
+            });
+            // The other thread has waited for that, may not have heard yet, and makes this.
+            (made.err(), first.provider(|_| Err::<u16, _>(failed)).err())
+        });
+        let outer = first.provider(|_| {
+            both.wait();
+            let inner = second.provider(|_| Err::<u8, _>(failed));
+            assert_eq!(inner.err(), Some(failed));
+            Err::<u16, _>(failed)
+        });
+        assert_eq!(outer.err(), Some(failed));
+        assert_eq!(one.join().unwrap(), (Some(failed), Some(failed)));
+    });
     rig.finish();
 }
