@@ -10,13 +10,14 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_driver::CallSite;
 use std::panic::Location;
 
-/// Puts the elements into page-locked memory and queues the copy, to rows of the destination where it has some. `None` for no
-/// elements.
+/// Puts the elements into page-locked memory and queues the copy, to rows of the destination where it has some; whether this thread
+/// `waits` for it decides on which stream. `None` for no elements.
 #[track_caller]
 fn send<T: Copy + NoUninit>(
     dst: WriteRequest<'_, T>,
     src: &[T],
     rows: Option<Rows>,
+    waits: bool,
 ) -> BufferResult<Option<Staging>> {
     let _site = CallSite::enter();
     match rows {
@@ -29,13 +30,13 @@ fn send<T: Copy + NoUninit>(
     }
     let device = dst.domain.device();
     let len = size_of_val(src);
-    let mut staging = Staging::of(device, len)?;
+    let mut staging = Staging::of(device, len, waits)?;
     staging.buffer.host_write()?[..len].copy_from_slice(bytemuck::cast_slice(src));
     let staged = staging.buffer.slice(0..len)?;
     let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, dst.len * size_of::<T>());
     match rows {
-        None => copy_in(staging.stream(), bytes, staged)?,
-        Some(rows) => rows::copy_in(staging.stream(), bytes, staged, rows.in_bytes::<T>())?,
+        None => copy_in(&staging.stream, bytes, staged)?,
+        Some(rows) => rows::copy_in(&staging.stream, bytes, staged, rows.in_bytes::<T>())?,
     }
     Ok(Some(staging))
 }
@@ -46,6 +47,7 @@ fn fetch<T: Copy + NoUninit>(
     len: usize,
     src: ReadRequest<'_, T>,
     rows: Option<Rows>,
+    waits: bool,
 ) -> BufferResult<Option<Staging>> {
     let _site = CallSite::enter();
     match rows {
@@ -58,13 +60,12 @@ fn fetch<T: Copy + NoUninit>(
     }
     let device = src.domain.device();
     let len = len * size_of::<T>();
-    let mut staging = Staging::of(device, len)?;
+    let mut staging = Staging::of(device, len, waits)?;
     let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, src.len * size_of::<T>());
-    let stream = staging.stream().clone();
     let staged = staging.buffer.slice_mut(0..len)?;
     match rows {
-        None => copy_out(&stream, staged, bytes)?,
-        Some(rows) => rows::copy_out(&stream, staged, bytes, rows.in_bytes::<T>())?,
+        None => copy_out(&staging.stream, staged, bytes)?,
+        Some(rows) => rows::copy_out(&staging.stream, staged, bytes, rows.in_bytes::<T>())?,
     }
     Ok(Some(staging))
 }
@@ -77,7 +78,7 @@ pub(crate) fn upload<T: Copy + NoUninit>(
     rows: Option<Rows>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    if let Some(mut staging) = send(dst, src, rows)? {
+    if let Some(mut staging) = send(dst, src, rows, true)? {
         // The copy reads it: the host may write once that is over.
         drop(staging.buffer.host_write()?);
         staging.give_back();
@@ -93,7 +94,7 @@ pub(crate) fn download<T: Copy + AnyBitPattern + NoUninit>(
     rows: Option<Rows>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    if let Some(staging) = fetch(dst.len(), src, rows)? {
+    if let Some(staging) = fetch(dst.len(), src, rows, true)? {
         bring(dst, &staging.buffer.host_read()?);
         staging.give_back();
     }
@@ -115,7 +116,7 @@ pub(crate) async fn upload_async<T: Copy + NoUninit>(
 ) -> BufferResult<()> {
     let sent = {
         let _site = CallSite::at(site);
-        send(dst, src, None)?
+        send(dst, src, None, false)?
     };
     if let Some(mut staging) = sent {
         drop(staging.buffer.host_write_async().await?);
@@ -132,7 +133,7 @@ pub(crate) async fn download_async<T: Copy + AnyBitPattern + NoUninit>(
 ) -> BufferResult<()> {
     let fetched = {
         let _site = CallSite::at(site);
-        fetch(dst.len(), src, None)?
+        fetch(dst.len(), src, None, false)?
     };
     if let Some(staging) = fetched {
         bring(dst, &staging.buffer.host_read_async().await?);

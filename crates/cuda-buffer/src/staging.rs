@@ -17,8 +17,6 @@ const SMALLEST: usize = 4096;
 /// What is kept with the device.
 #[derive(Debug)]
 struct Kept {
-    /// The device's own stream for such copies.
-    stream: Stream,
     /// Buffers that no copy uses.
     idle: Mutex<Vec<PinnedBuffer<u8>>>,
 }
@@ -28,19 +26,24 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Staging {
     kept: Arc<Kept>,
+    /// The stream for the copy.
+    pub(crate) stream: Stream,
     pub(crate) buffer: PinnedBuffer<u8>,
 }
 
 impl Staging {
-    /// A buffer of at least `bytes` bytes.
+    /// A buffer of at least `bytes` bytes, and a stream: that of the thread, if it waits for the copy.
     #[track_caller]
-    pub(crate) fn of(device: &Device, bytes: usize) -> BufferResult<Self> {
-        let Ok(kept) = device.provider(|device| {
+    pub(crate) fn of(device: &Device, bytes: usize, waits: bool) -> BufferResult<Self> {
+        let Ok(kept) = device.provider(|_| {
             Ok::<_, Infallible>(Kept {
-                stream: device.transfer_stream(),
                 idle: Mutex::default(),
             })
         });
+        let stream = match waits {
+            true => device.transfer_stream(),
+            false => device.quiet_transfer_stream(),
+        };
         let wanted = bytes.max(SMALLEST);
         let idle = {
             let mut idle = kept.idle.lock();
@@ -53,12 +56,11 @@ impl Staging {
             Some(buffer) => buffer,
             None => PinnedBuffer::new(device, wanted.next_power_of_two())?,
         };
-        Ok(Self { kept, buffer })
-    }
-
-    /// The stream for the copy.
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.kept.stream
+        Ok(Self {
+            kept,
+            stream,
+            buffer,
+        })
     }
 
     /// Keeps the buffer for the next copy. Nothing uses it any more.

@@ -11,6 +11,7 @@ use crate::provider::Providers;
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::stream_pool::StreamPool;
+use crate::transfers::Transfers;
 use crate::{RuntimeError, RuntimeResult, capture};
 use cuda_driver::{CallCounts, CallSite, DeviceId, DeviceProperties, Driver, RawStream};
 use parking_lot::Mutex;
@@ -27,8 +28,7 @@ pub(crate) struct DeviceResources {
     /// The one of usual priority first.
     pools: Vec<Arc<Pool>>,
     memory: DeviceMemory,
-    /// The device's own stream for blocking transfers.
-    transfer: Arc<Slot>,
+    transfers: Transfers,
     modules: Modules,
     reclaimer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -92,15 +92,15 @@ impl Device {
         let pools = open_pools(&core, setup)?;
         let built = DeviceMemory::new(&core, setup.threshold_bytes).and_then(|memory| {
             let primed = memory.prime(setup.prime_bytes);
-            match primed.and_then(|()| Slot::new(&core, 0)) {
-                Ok(transfer) => Ok((memory, transfer)),
+            match primed.and_then(|()| Transfers::new(&core)) {
+                Ok(transfers) => Ok((memory, transfers)),
                 Err(error) => {
                     memory.destroy();
                     Err(error)
                 }
             }
         });
-        let (memory, transfer) = match built {
+        let (memory, transfers) = match built {
             Ok(built) => built,
             Err(error) => {
                 pools.iter().for_each(|pool| pool.destroy());
@@ -112,7 +112,7 @@ impl Device {
             core,
             pools,
             memory,
-            transfer,
+            transfers,
             modules: Modules::default(),
             reclaimer: Mutex::new(None),
         })))
@@ -132,6 +132,10 @@ impl Device {
 
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.0.memory
+    }
+
+    pub(crate) fn transfers(&self) -> &Transfers {
+        &self.0.transfers
     }
 
     pub(crate) fn modules(&self) -> &Modules {
@@ -212,12 +216,6 @@ impl Device {
         Ok(Stream::adopted(self, &Slot::adopted(self.core(), stream)))
     }
 
-    /// The device's own stream for blocking transfers, which no pool hands out.
-    #[must_use]
-    pub fn transfer_stream(&self) -> Stream {
-        Stream::internal(self, &self.0.transfer)
-    }
-
     /// Whether this handle and `other` are of the same resources.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
@@ -266,6 +264,15 @@ impl Device {
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.0.core.is_elsewhere()
+    }
+
+    /// Fails where [`is_forked`](Self::is_forked) is true.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Forked`].
+    #[inline]
+    pub fn check_process(&self) -> RuntimeResult<()> {
+        self.0.core.origin.check()
     }
 
     /// Whether the device is poisoned.
@@ -378,21 +385,23 @@ impl Drop for DeviceResources {
         self.providers.close();
         self.memory.late_frees.close();
         self.memory.late_frees.wait_for_uses();
-        // What the thread gave up may have held the last handle of the device: then it ends by itself.
-        if let Some(thread) = self.reclaimer.get_mut().take()
-            && thread.thread().id() != std::thread::current().id()
-        {
+        match self.reclaimer.get_mut().take() {
+            // What it gave up held the last handle of the device: the rest goes before that, and it ends by itself.
+            Some(thread) if thread.thread().id() == std::thread::current().id() => {
+                self.memory.late_frees.free_until_closed(&self.core);
+            }
             // A panic of the thread was reported where it happened; a destructor adds nothing.
-            let _ = thread.join();
+            Some(thread) => drop(thread.join()),
+            None => {}
         }
         let give_back = || {
             // Modules are unloaded below: their launches must be over.
             self.pools.iter().for_each(|pool| pool.settle());
-            self.transfer.synchronize_or_poison();
+            self.transfers.settle();
             self.memory.destroy();
             self.core.host_pool.empty(&self.core);
             self.pools.iter().for_each(|pool| pool.destroy());
-            self.transfer.destroy();
+            self.transfers.destroy();
             self.modules.unload(&self.core);
             self.core.close_events();
         };

@@ -161,11 +161,11 @@ impl LateFrees {
         self.changed.notify_all();
     }
 
-    /// The thread's work. Ends once closed and empty.
+    /// The thread's work, also where that is what ends the device. Ends once closed and empty.
     ///
     /// The driver can't wait for the first of several events, so those that wait are asked in turn, and one that must
     /// wait long holds up no other.
-    fn free_until_closed(&self, core: &DeviceCore) {
+    pub(crate) fn free_until_closed(&self, core: &DeviceCore) {
         let mut sleep = SLEEP.0;
         loop {
             let waiting = {

@@ -44,7 +44,7 @@
 //! `discover`, `runtime`, `policy` and `device` set up; `provider` keeps what others need per device; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
 //! `slot` is one driver stream with its timeline (`slot_host` waits for it, `slot_capture` lets it be captured), `node` a place on
 //! one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
-//! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `host_memory` is page-locked, and so is what others own and `registered`;
+//! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `transfers` are a device's own streams, `host_memory` is page-locked, and so is what others own and `registered`;
 //! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `fork` tells a child process; `core` holds what all objects
 //! of a device share; `primitive` is what loom replaces.
 
@@ -81,6 +81,7 @@ mod slot_host;
 mod standing;
 mod stream;
 mod stream_pool;
+mod transfers;
 
 pub use capture::{
     Capture, Captured, Recaptured, Session, current as current_session, refuse as refuse_in_capture,

@@ -21,6 +21,8 @@ pub(crate) struct Pool {
     state: Mutex<PoolState>,
     /// What the notifier wakes.
     waker: Waker,
+    /// Streams that were replaced, whose work may go on. They are destroyed when it is known to be over.
+    ending: Mutex<Vec<Arc<Lease>>>,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +136,7 @@ impl Pool {
             priority,
             number,
             waker: Waker::from(Arc::new(FirstInQueue(pool.clone()))),
+            ending: Mutex::default(),
             state: Mutex::new(PoolState {
                 idle,
                 pending: VecDeque::with_capacity(size),
@@ -381,7 +384,7 @@ impl Pool {
     /// A fresh stream in place of one that can't be handed on. Where there is none now, the next who needs one tries
     /// again.
     fn replacement(&self, old: &Arc<Lease>) -> Option<Arc<Lease>> {
-        old.slot().destroy();
+        self.end_later(old);
         match Slot::new(&self.core, self.priority) {
             Ok(slot) => Some(Lease::resting(slot, self.number)),
             Err(error) => {
@@ -391,13 +394,30 @@ impl Pool {
         }
     }
 
+    /// Destroys a stream that was replaced once its work is over, and those of earlier ones whose work is: what they run may need
+    /// what goes with the device.
+    fn end_later(&self, old: &Arc<Lease>) {
+        let mut ending = std::mem::take(&mut *self.ending.lock());
+        ending.push(old.clone());
+        ending.retain(|lease| {
+            let slot = lease.slot();
+            let over = self.core.is_poisoned() || slot.is_idle().is_ok_and(|idle| idle);
+            if over {
+                slot.destroy();
+            }
+            !over
+        });
+        self.ending.lock().append(&mut ending);
+    }
+
     /// Waits for the work of every stream that is not leased. For a destructor: also while this thread captures on another
     /// device.
     pub(crate) fn settle(&self) {
-        let state = self.state.lock();
+        let (state, ending) = (self.state.lock(), self.ending.lock());
         let leases = state.pending.iter().map(|(lease, _)| lease);
         leases
             .chain(&state.idle)
+            .chain(&*ending)
             .for_each(|lease| lease.slot().synchronize_or_poison());
     }
 
@@ -407,7 +427,9 @@ impl Pool {
         let pending = std::mem::take(&mut state.pending);
         let idle = std::mem::take(&mut state.idle);
         drop(state);
-        for lease in pending.into_iter().map(|(lease, _)| lease).chain(idle) {
+        let ending = std::mem::take(&mut *self.ending.lock());
+        let pending = pending.into_iter().map(|(lease, _)| lease);
+        for lease in pending.chain(idle).chain(ending) {
             lease.slot().destroy();
         }
     }

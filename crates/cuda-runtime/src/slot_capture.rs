@@ -8,6 +8,7 @@ use crate::primitive::Ordering;
 use crate::slot::{Captured, Slot, SlotState, Timeline, doom};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
+use parking_lot::RwLockWriteGuard;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ impl Slot {
         session: u64,
         begin: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
     ) -> RuntimeResult<()> {
+        let _nobody_waits = self.no_host_waits()?;
         let mut state = self.lock()?;
         self.prepare_capture(&mut state)?;
         self.core.call(|driver| begin(driver, self.raw))?;
@@ -53,6 +55,7 @@ impl Slot {
         fork: &Completion,
     ) -> RuntimeResult<()> {
         fork.ensure_event()?;
+        let _nobody_waits = self.no_host_waits()?;
         let mut state = self.lock()?;
         self.prepare_capture(&mut state)?;
         let timeline = self.enter_capture(&mut state, session.number());
@@ -63,6 +66,13 @@ impl Slot {
         }
         doom(Some(session), &joined);
         joined
+    }
+
+    /// Waits until no thread waits on the host for the stream, which would break a capture of it, and keeps others from beginning
+    /// to. Taken before the state.
+    fn no_host_waits(&self) -> RuntimeResult<RwLockWriteGuard<'_, ()>> {
+        self.core.origin.check()?;
+        Ok(self.host_waits.write())
     }
 
     fn prepare_capture(self: &Arc<Self>, state: &mut SlotState) -> RuntimeResult<()> {

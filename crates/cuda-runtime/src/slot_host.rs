@@ -2,6 +2,7 @@
 
 use crate::capture;
 use crate::clock::{Clock, StreamId};
+use crate::completion::Completion;
 use crate::primitive::Ordering;
 use crate::slot::{Slot, SlotState};
 use crate::{RuntimeError, RuntimeResult};
@@ -97,6 +98,15 @@ impl Slot {
             && !self.exposed.load(Ordering::Acquire)
             && synchronized.timeline == self.id
             && synchronized.queued == state.eager.queued
+    }
+
+    /// Whether everything queued here is known to be done, without asking the driver.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let Ok(state) = self.lock() else {
+            return false;
+        };
+        let known = |tail: &Completion| tail.is_known_complete();
+        !state.eager.is_dirty() && state.eager.tail.as_ref().is_none_or(known)
     }
 
     /// Whether nothing is queued or running here; asks the driver. For streams that no capture joins.

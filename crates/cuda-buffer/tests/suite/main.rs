@@ -10,6 +10,7 @@ mod costs;
 mod faults;
 mod foreign;
 mod foreign_faults;
+mod interleavings;
 mod kit;
 mod mutations;
 mod overlap;

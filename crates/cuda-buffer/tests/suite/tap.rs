@@ -9,12 +9,12 @@ use cuda_driver::{
 };
 use cuda_sim::SimDriver;
 use parking_lot::Mutex;
+use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The driver in between.
-#[derive(Debug)]
 pub(crate) struct Tap {
     sim: SimDriver,
     /// Device-side waits so far.
@@ -25,7 +25,11 @@ pub(crate) struct Tap {
     deaf: AtomicBool,
     /// Where the swallowed wait was asked for.
     site: Mutex<Option<&'static Location<'static>>>,
+    /// Done once the host has begun to wait for a stream, before the driver hears of it or after it has answered.
+    around: Mutex<(Option<Hook>, Option<Hook>)>,
 }
+
+type Hook = Box<dyn FnOnce() + Send>;
 
 impl Tap {
     pub(crate) fn new(sim: SimDriver) -> Self {
@@ -35,7 +39,18 @@ impl Tap {
             swallowed: AtomicU64::new(0),
             deaf: AtomicBool::new(false),
             site: Mutex::new(None),
+            around: Mutex::default(),
         }
+    }
+
+    /// Does `hook` when the host waits for a stream next, before the driver hears of it.
+    pub(crate) fn before_synchronize(&self, hook: impl FnOnce() + Send + 'static) {
+        self.around.lock().0 = Some(Box::new(hook));
+    }
+
+    /// Does `hook` when the host waits for a stream next, after the driver has answered.
+    pub(crate) fn after_synchronize(&self, hook: impl FnOnce() + Send + 'static) {
+        self.around.lock().1 = Some(Box::new(hook));
     }
 
     /// The `n`th wait from now on succeeds and does nothing.
@@ -55,6 +70,12 @@ impl Tap {
 
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tap({} waits)", self.waits())
     }
 }
 
@@ -91,7 +112,14 @@ impl Streams for Tap {
         fn stream_priority(device: DeviceId, stream: RawStream) -> CudaResult<i32>;
         unsafe fn stream_destroy(device: DeviceId, stream: RawStream) -> CudaResult<()>;
         fn stream_query(device: DeviceId, stream: RawStream) -> CudaResult<bool>;
-        fn stream_synchronize(device: DeviceId, stream: RawStream) -> CudaResult<()>;
+    }
+
+    fn stream_synchronize(&self, device: DeviceId, stream: RawStream) -> CudaResult<()> {
+        let (before, after) = std::mem::take(&mut *self.around.lock());
+        before.into_iter().for_each(|hook| hook());
+        let answer = self.sim.stream_synchronize(device, stream);
+        after.into_iter().for_each(|hook| hook());
+        answer
     }
 
     fn stream_wait_event(

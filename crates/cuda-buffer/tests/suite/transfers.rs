@@ -1,5 +1,6 @@
 //! Host transfer: pooled page-locked memory, and copies that are awaited.
 
+use crate::cases::raw;
 use crate::kit::{N, Rig, block_on};
 use cuda_buffer::{BufferError, CudaBuffer, DeviceData, PinnedBuffer, PinnedPool, Rows};
 use cuda_driver::{Call, Driver};
@@ -8,6 +9,7 @@ use cuda_sim::SimDriver;
 use proptest::prelude::*;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Blocks are used again while copies from them go on; order is kept, and nothing is allocated twice.
 #[test]
@@ -222,4 +224,56 @@ proptest! {
         drop((x, device));
         rig.finish();
     }
+}
+
+/// A copy that must wait long, for a kernel that is not over, holds up none of another thread, nor any that is awaited.
+#[test]
+fn a_copy_that_waits_holds_up_no_other() {
+    let rig = Rig::seeded(0, 1);
+    let device = rig.device();
+    let [s] = rig.streams();
+    let mut slow = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    slow.fill(&s, 0).unwrap();
+    s.synchronize().unwrap();
+    let quick = CudaBuffer::<u32>::from_slice(&device, &[7; N]).unwrap();
+    let name = raw(&s);
+    rig.sim.hold_stream(name);
+    slow.fill(&s, 1).unwrap();
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        // Should they be held up, or the test fail, they are not for ever.
+        let (over, is_over) = std::sync::mpsc::channel::<()>();
+        let sim = rig.sim.clone();
+        scope.spawn(move || {
+            let _ = is_over.recv_timeout(Duration::from_secs(5));
+            sim.release_stream(name);
+        });
+        let waits = scope.spawn({
+            let (slow, device) = (&slow, &device);
+            move || {
+                tell.send(device.transfer_stream()).unwrap();
+                slow.to_vec().unwrap()
+            }
+        });
+        let busy = told.recv().unwrap();
+        // With enough threads two have one stream: here another one.
+        let (device, quick, busy) = (&device, &quick, busy.id());
+        let copy = move || {
+            let free = device.transfer_stream().id() != busy;
+            free.then(|| quick.to_vec().unwrap())
+        };
+        let others = (0..20).map(|_| scope.spawn(copy).join().unwrap());
+        assert_eq!(others.flatten().next(), Some(vec![7; N]));
+        // Awaited: two on this thread, of which the first has to wait.
+        let mut first = pin!(slow.to_vec_async());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert_eq!(block_on(quick.to_vec_async()).unwrap(), [7; N]);
+        assert!(!waits.is_finished());
+        drop(over);
+        assert_eq!(waits.join().unwrap(), [1; N]);
+        assert_eq!(block_on(first).unwrap(), [1; N]);
+    });
+    drop((slow, quick, s, device));
+    rig.finish();
 }

@@ -249,6 +249,44 @@ fn every_drop_order_is_safe() {
     }
 }
 
+/// The thread of late frees may give up the last handle of the device: what waits behind that goes all the same, and is not kept for a
+/// device that is no more.
+#[test]
+fn what_waits_when_the_last_handle_goes_is_freed() {
+    for (pools, kept_bytes) in [(true, 0), (true, 1024), (false, 1024)] {
+        let rig = Rig::with(SimDriver::builder().pools(pools), |builder| {
+            builder.streams_per_device(2).host_pool_bytes(kept_bytes)
+        });
+        let device = rig.device();
+        let [s, t] = [(); 2].map(|()| device.streams().acquire().unwrap());
+        let (memory, first) = device.allocate_on(64, &s).unwrap();
+        let (other, _) = device.allocate_on(64, &t).unwrap();
+        let graph = captured(&s, |capture| {
+            fill(&s, &memory, 1, 64);
+            capture.session().keep(Arc::new(device.clone()));
+        });
+        let names = [raw(&s), raw(&t)];
+        assert!(names.iter().all(|name| rig.sim.hold_stream(*name)));
+        let done = launch(&graph, &s, &first);
+        fill(&t, &other, 1, 64);
+        let later = t.record().unwrap();
+        let pinned = device.allocate_pinned(64).unwrap();
+        memory.reclaim([done.clone()]);
+        other.reclaim([later.clone()]);
+        drop(graph);
+        // SAFETY: the memory is of this device and size, and nobody uses it later.
+        unsafe { device.free_pinned(pinned, 64, [later]) };
+        let Rig { runtime, sim } = rig;
+        drop((runtime, device, s, t, first, done));
+        sim.release_stream(names[0]);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        sim.release_stream(names[1]);
+        crate::kit::until(|| sim.leak_report().is_empty());
+        sim.shutdown();
+        sim.assert_no_reports();
+    }
+}
+
 /// A global capture is invalidated by unsafe calls of any thread; Carve's are not such.
 #[test]
 fn a_global_capture_is_not_disturbed_by_other_threads() {
