@@ -161,6 +161,9 @@ impl ArenaShared {
     }
 
     pub(crate) fn quarantined_bytes(&self) -> usize {
+        if self.device.is_forked() {
+            return 0;
+        }
         let state = self.state.lock();
         state.quarantined.iter().map(Range::len).sum()
     }
@@ -184,6 +187,9 @@ impl ArenaShared {
 
     #[cold]
     fn check_quarantine(&self, bytes: &Range<usize>) -> Result<(), ClaimError> {
+        if self.device.is_forked() {
+            return Ok(()); // Whatever is carved there, no work can use.
+        }
         let state = self.state.lock();
         match state.lost(bytes) {
             None => Ok(()),
@@ -208,6 +214,10 @@ impl ArenaShared {
 
     /// Ends the latest carves, those whose first byte lies in `bytes`. By the arena's thread.
     pub(crate) fn retract(&self, bytes: Range<usize>) {
+        // A child leaves the parent's ledgers, and who may have locked them, alone.
+        if self.device.is_forked() {
+            return;
+        }
         while let Some(at) = self.live.load(Ordering::Relaxed).checked_sub(1) {
             let carve = &self.carves[at];
             if !bytes.contains(&carve.start.load(Ordering::Relaxed)) {
@@ -435,5 +445,14 @@ impl CarveDomain {
         state.stop_launching(&range);
         self.shared.lose(&mut state, range);
         self.shared.launched.notify_all();
+    }
+}
+
+#[cfg(test)]
+impl CarveDomain {
+    /// Does something while somebody has the carve's ledger.
+    pub(crate) fn locked(&self, meanwhile: impl FnOnce()) {
+        let _ledger = self.carve().ledger.lock();
+        meanwhile();
     }
 }

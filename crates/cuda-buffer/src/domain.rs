@@ -49,8 +49,8 @@ pub enum Domain {
 pub struct OwnedDomain {
     id: DomainId,
     device: Device,
-    memory: Memory,
-    ledger: Mutex<Ledger>,
+    pub(crate) memory: Memory,
+    pub(crate) ledger: Mutex<Ledger>,
 }
 
 #[derive(Debug)]
@@ -74,12 +74,12 @@ pub(crate) enum Memory {
 pub(crate) struct Whole {
     /// `None` for no bytes, and once it was given up.
     allocation: Option<Allocation>,
-    retired: Mutex<Retired>,
+    pub(crate) retired: Mutex<Retired>,
 }
 
 /// What parts left when they ended.
 #[derive(Debug, Default)]
-struct Retired {
+pub(crate) struct Retired {
     outstanding: Vec<Completion>,
     /// A guard of a part was forgotten: its work may go on for ever.
     forgotten: bool,
@@ -308,6 +308,8 @@ impl Drop for OwnedDomain {
                 Some(allocation) => allocation.reclaim(outstanding),
                 None => {}
             },
+            // In a child the whole, and who may have locked it, is the parent's.
+            Memory::Part { .. } if self.device.is_forked() => {}
             Memory::Part { whole, .. } => whole.retire(outstanding, forgotten),
             Memory::Foreign(foreign) => foreign.give_back(&self.device, outstanding, forgotten),
             Memory::Pinned(memory) => match memory.take() {

@@ -152,6 +152,10 @@ impl Acquired<'_> {
     /// the memory, may go on for ever: then the token is kept.
     #[cold]
     pub(crate) fn fail(&self, domain: &Domain, kind: AccessKind) {
+        // A child leaves the parent's ledgers, and who may have locked them, alone.
+        if self.stream.device().is_forked() {
+            return;
+        }
         let poisoned = self.stream.device().is_poisoned() || domain.device().is_poisoned();
         if self.session.is_some() || !poisoned {
             self.end(domain, kind, None);

@@ -62,6 +62,8 @@ mod error;
 mod family;
 mod folds;
 mod foreign;
+#[cfg(all(test, unix, not(loom)))]
+mod forked;
 mod guard;
 mod host_copy;
 mod launch;

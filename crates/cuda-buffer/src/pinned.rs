@@ -127,6 +127,11 @@ impl<T> PinnedBuffer<T> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
     pub(crate) fn domain_mut(&mut self) -> &mut Domain {
         &mut self.domain
     }

@@ -3,11 +3,11 @@
 use crate::domain::{Domain, Memory, byte_count, refuse_in_child};
 use crate::page_locked::PinnedMemory;
 use crate::pinned::PinnedBuffer;
+use crate::primitive::Mutex;
 use crate::{BufferError, BufferResult};
 use bytemuck::Pod;
 use cuda_driver::CallSite;
 use cuda_runtime::{Completion, Device};
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::{Arc, Weak};
 
@@ -38,18 +38,18 @@ use std::sync::{Arc, Weak};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PinnedPool(Arc<Shared>);
+pub struct PinnedPool(pub(crate) Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     device: Device,
     /// At most so many bytes stay without a buffer.
     keep_bytes: usize,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     idle: Vec<Block>,
     idle_bytes: usize,
     allocated: usize,

@@ -266,15 +266,6 @@ impl Device {
         self.0.core.is_elsewhere()
     }
 
-    /// Fails where [`is_forked`](Self::is_forked) is true.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Forked`].
-    #[inline]
-    pub fn check_process(&self) -> RuntimeResult<()> {
-        self.0.core.origin.check()
-    }
-
     /// Whether the device is poisoned.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
