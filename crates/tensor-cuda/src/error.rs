@@ -5,8 +5,8 @@ use cuda_driver::{DeviceId, LaunchError};
 use cuda_runtime::RuntimeError;
 use space_core::AllocError;
 
-/// An error of a tensor operation. Nothing was queued or changed when one is returned, unless the driver failed after the
-/// work was queued: then the stream was synchronised, and the output is written.
+/// An error of a tensor operation. Nothing was changed when one is returned, and nothing queued but copies into scratch memory, unless the
+/// driver failed after the work was queued: then the stream was synchronised, and the output is written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {

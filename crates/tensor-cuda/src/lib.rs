@@ -5,7 +5,8 @@
 //! given and return: what must come first is ordered on the device. They take tensors, views, and the arrays of any
 //! device space alike, so that a step says where results live (its space) and where scratch dies (its frame).
 //!
-//! It promises that an operation which is refused has queued nothing and changed nothing; that outputs which need not be
+//! It promises that an operation which is refused has changed nothing, and queued nothing but copies into scratch memory that
+//! turned out to be too small; that outputs which need not be
 //! read are not (`beta` = 0); and that in a steady state no operation allocates on the device, unless strides need a copy and no
 //! arena is bound.
 //!

@@ -58,6 +58,12 @@ impl Shape {
         (runs && leading >= min).then_some(leading)
     }
 
+    /// The leading dimension, the smaller one where both rows and columns are runs; `None` when neither are.
+    pub(super) fn leading(self) -> Option<usize> {
+        let ways = [self.column_major(), self.turned().column_major()];
+        ways.into_iter().flatten().min()
+    }
+
     /// How BLAS reads the matrix; `None` when only a copy would do.
     #[inline]
     fn stored(self) -> Option<(Transform, usize)> {

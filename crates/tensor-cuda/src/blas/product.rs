@@ -39,6 +39,40 @@ enum Step {
     Call(Form),
 }
 
+/// The numbers that a provider must be able to take.
+struct Needs {
+    /// m, n, k, and how many.
+    sizes: [usize; 4],
+    /// Of out, a, b.
+    leading: [usize; 3],
+}
+
+impl Needs {
+    #[inline]
+    fn of_form(form: &Form) -> Self {
+        Self {
+            sizes: form.sizes,
+            leading: form.ways.map(|(_, leading)| leading),
+        }
+    }
+
+    /// Of a product of which an operand has to be copied: a copy leads over no more than its extents.
+    #[cold]
+    fn of_views<T, const N: usize>(
+        out: &TensorViewMut<'_, T, N>,
+        a: &TensorView<'_, T, N>,
+        b: &TensorView<'_, T, N>,
+    ) -> Self {
+        let [rows, columns] = [out.extents()[N - 2], out.extents()[N - 1]];
+        let batch = if N == 3 { out.extents()[0] } else { 1 };
+        let layouts = [out.layout(), a.layout(), b.layout()];
+        Self {
+            sizes: [rows, columns, a.extents()[N - 1], batch],
+            leading: layouts.map(|layout| Shape::of(layout, false).leading().unwrap_or(1)),
+        }
+    }
+}
+
 type Accesses<'v, T> = (WriteAccess<'v, T>, ReadAccess<'v, T>, ReadAccess<'v, T>);
 
 impl<T: Number> Product<'_, T> {
@@ -74,7 +108,14 @@ impl<T: Number> Product<'_, T> {
                 out.reborrow(),
                 self.beta,
             ),
-            Step::Copy(side) => detour(self, on, side, out, a, b),
+            Step::Copy(side) => {
+                let needs = Needs::of_views(out, a, b);
+                // Before anything is copied.
+                on.with_handle(self.is_captured()?, |state, handle| {
+                    self.admit(state, handle, &needs)
+                })?;
+                detour(self, on, side, out, a, b)
+            }
             Step::Call(form) => self.call(on, &form, out, a, b),
         }
     }
@@ -86,13 +127,25 @@ impl<T: Number> Product<'_, T> {
         on: &L,
         mut all: Vec<Operands<'_, T>>,
     ) -> TensorResult<()> {
+        let mut steps = Vec::with_capacity(all.len());
         for Operands { out, a, b } in &all {
             self.check(out, a, b)?;
+            steps.push(self.step(out, a, b));
         }
+        let stream = self.operation.stream;
+        let session = stream.session()?;
+        on.with_handle(session.is_some(), |state, handle| {
+            let mut each = steps.iter().zip(&all);
+            each.try_for_each(|(step, Operands { out, a, b })| match step {
+                Step::Nothing | Step::Scale => Ok(()),
+                Step::Copy(_) => self.admit(state, handle, &Needs::of_views(out, a, b)),
+                Step::Call(form) => self.admit(state, handle, &Needs::of_form(form)),
+            })
+        })?;
         let mut forms = Vec::with_capacity(all.len());
         let mut requests = Vec::with_capacity(all.len());
-        for Operands { out, a, b } in &mut all {
-            match self.step(out, a, b) {
+        for (step, Operands { out, a, b }) in steps.into_iter().zip(&mut all) {
+            match step {
                 Step::Call(form) => {
                     forms.push(form);
                     requests.push((out.request()?, a.request()?, b.request()?));
@@ -103,12 +156,7 @@ impl<T: Number> Product<'_, T> {
         if forms.is_empty() {
             return Ok(());
         }
-        let stream = self.operation.stream;
-        let session = stream.session()?;
         on.with_handle(session.is_some(), |state, handle| {
-            forms
-                .iter()
-                .try_for_each(|form| self.admit(state, handle, form))?;
             let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
             let mut held = acquire_all(stream, (requests, workspace.write()))?;
             let (accesses, workspace) = &mut held;
@@ -121,6 +169,11 @@ impl<T: Number> Product<'_, T> {
             state.count_products(forms.len() as u64);
             Ok(())
         })
+    }
+
+    /// Whether the stream captures.
+    fn is_captured(&self) -> TensorResult<bool> {
+        Ok(self.operation.stream.session()?.is_some())
     }
 
     /// Extents that fit, all on the stream's device, and an output that is nothing else.
@@ -182,7 +235,7 @@ impl<T: Number> Product<'_, T> {
         let stream = self.operation.stream;
         let session = stream.session()?;
         on.with_handle(session.is_some(), |state, handle| {
-            self.admit(state, handle, form)?;
+            self.admit(state, handle, &Needs::of_form(form))?;
             let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
             let operands = (out.request()?, a.request()?, b.request()?);
             let mut held = acquire_all(stream, (operands, workspace.write()))?;
@@ -197,18 +250,16 @@ impl<T: Number> Product<'_, T> {
 
     /// Whether the provider takes the product: dimensions within its own, and reproducible results where they are asked for.
     #[inline]
-    fn admit(&self, state: &State, handle: &Handle, form: &Form) -> TensorResult<()> {
+    fn admit(&self, state: &State, handle: &Handle, needs: &Needs) -> TensorResult<()> {
         if state.is_deterministic() && !handle.provider.is_deterministic() {
             return Err(TensorError::NotDeterministic {
                 operation: self.operation.name,
                 provider: handle.provider.name(),
             });
         }
-        let [m, n, k, batch] = form.sizes;
-        let [(_, c), (_, a), (_, b)] = form.ways;
-        let max = handle.max_dim;
+        let ([m, n, k, batch], [c, a, b]) = (needs.sizes, needs.leading);
         // No number is larger than all their bits together.
-        match (m | n | k | batch | c | a | b) as u64 <= max {
+        match (m | n | k | batch | c | a | b) as u64 <= handle.max_dim {
             true => Ok(()),
             false => self.admit_each(
                 handle,

@@ -357,7 +357,8 @@ fn numbers_too_large_to_take() {
         world.matrix([3, 4]),
         world.matrix([2, 4]),
     );
-    let mut narrow = world.matrix([2, 2]);
+    let (mut narrow, mut small) = (world.matrix([2, 2]), world.matrix([2, 3]));
+    let three = world.matrix([1, 3]);
     let x = CudaTensor::<f32, 1>::full(s, [3], 1.0).unwrap();
     let mut y = CudaTensor::<f32, 1>::full(s, [4], 1.0).unwrap();
     let mut at = CudaTensor::<u32, 0>::full(s, [], 0).unwrap();
@@ -367,6 +368,7 @@ fn numbers_too_large_to_take() {
         CudaTensor::<f32, 3>::full(s, [5, 1, 1], 1.0).unwrap(),
     );
     blas.set_provider(Arc::new(HostBlas::default().with_max_dim(3)));
+    let row = three.view();
     world.refuse(|list| {
         refused! { list;
             DimTooLarge "out" ["gemm", "host BLAS", "of 4", "most 3"]: gemm(s, &mut c, 1.0, &a, &b, 0.0);
@@ -376,6 +378,9 @@ fn numbers_too_large_to_take() {
             DimTooLarge "b" ["of 4"]: assign_product(s, &mut narrow, &a, b.view().slice(1, 0..2).unwrap());
             DimTooLarge "y" ["gemv", "of 4"]: gemv(s, &mut y, 1.0, b.view().transposed(), &x, 0.0);
             DimTooLarge "out" ["of 4"]: gemm_batched(s, [&mut c], 1.0, [&a], [&b], 0.0);
+            DimTooLarge "out" ["of 4"]: gemm(s, &mut c, 1.0, a.view().reversed(0).unwrap(), &b, 0.0);
+            DimTooLarge "b" ["of 4"]: assign_product(s, &mut narrow, a.view().reversed(0).unwrap(), b.view().slice(1, 0..2).unwrap());
+            DimTooLarge "out" ["of 4"]: gemm_batched(s, [&mut small, &mut c], 1.0, [a.view().slice(1, 0..1).unwrap().reversed(0).unwrap(), a.view()], [row, b.view()], 0.0);
             DimTooLarge "out" ["of 5"]: gemm_strided_batched(s, &mut batch, 1.0, one.view().broadcast([5, 1, 1]).unwrap(), &five, 0.0);
         }
         // More than 32 bits count, of one element that is repeated.
@@ -396,7 +401,10 @@ fn numbers_too_large_to_take() {
     gemm(s, &mut c, 1.0, &a, &b, 0.0).unwrap();
     assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((2, 4), 3.0));
     assert_eq!(blas.counts().products, 1);
-    drop((a, b, c, narrow, x, y, at, batch, one, five, blas));
+    assert_eq!(small.to_ndarray().unwrap(), Array2::ones((2, 3)));
+    drop((
+        a, b, c, narrow, small, three, x, y, at, batch, one, five, blas,
+    ));
     world.finish();
 }
 
