@@ -8,12 +8,13 @@ use cuda_driver::hardware_models::{
 };
 use cuda_driver::{
     Argument, Arguments, ErrorCode, Footprint, KernelDeclaration, ModelError, ModelLaunch,
-    ModelMemory, Param,
+    ModelMemory, ModuleImage, Param,
 };
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::ffi::{c_int, c_void};
 use std::ptr::{from_mut, null_mut};
+use std::sync::OnceLock;
 
 /// A kernel of a program.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Kernel {
     pub(crate) params: Vec<CParam>,
     /// The pointer that goes back to the program, with the program's two functions.
     program: CKernel,
+    /// A module of the simulation that has this kernel alone, once it was asked for.
+    image: OnceLock<ModuleImage>,
 }
 
 // SAFETY: what a program registers may be called from any thread; it says so by registering.
@@ -80,13 +83,23 @@ pub(crate) unsafe fn register(kernel: &CKernel) -> Result<(), ErrorCode> {
         name: name.to_owned(),
         params: params.to_vec(),
         program: *kernel,
+        image: OnceLock::new(),
     })));
     Ok(())
 }
 
 impl Kernel {
+    /// The kernel as a module of the simulation.
+    pub(crate) fn image(&'static self) -> &'static ModuleImage {
+        self.image.get_or_init(|| ModuleImage {
+            name: "PTX",
+            ptx: None,
+            kernels: Box::leak(Box::new([self.declaration()])),
+        })
+    }
+
     /// The declaration for the simulation, with the number in front.
-    pub(crate) fn declaration(&'static self) -> KernelDeclaration {
+    fn declaration(&'static self) -> KernelDeclaration {
         let own = std::iter::once(Param::Scalar { bytes: 8 });
         let params = self.params.iter().map(|param| match param.is_pointer {
             0 => Param::Scalar {

@@ -12,8 +12,7 @@ use crate::types::{
     CUjit_option_enum, CUmodule, CUsharedconfig_enum, CUstream, In, Out,
 };
 use cuda_driver::{
-    Argument, DevicePtr, ErrorCode, KernelDeclaration, LaunchConfig, ModuleImage, RawFunction,
-    RawModule, Scalar,
+    Argument, DevicePtr, ErrorCode, LaunchConfig, ModuleImage, RawFunction, RawModule, Scalar,
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -37,7 +36,7 @@ fn newest_ptx() -> u32 {
 #[derive(Debug)]
 struct Module {
     handle: usize,
-    ptx: Ptx,
+    ptx: Arc<Ptx>,
     /// One module of the simulation for each kernel that was looked up.
     parts: Vec<(u64, RawModule)>,
 }
@@ -64,7 +63,7 @@ pub(crate) fn known(handle: CUfunction) -> Result<Known, ErrorCode> {
 
 fn load(to: &Out<CUmodule>, image: &In<c_void>) -> Result<(), ErrorCode> {
     let here = here()?;
-    let ptx = ptx::parse(image.as_text().text()?).ok_or(ErrorCode::INVALID_IMAGE)?;
+    let ptx = ptx::read(image.as_text().text()?).ok_or(ErrorCode::INVALID_IMAGE)?;
     if ptx.version > newest_ptx() {
         return Err(ErrorCode::UNSUPPORTED_PTX_VERSION);
     }
@@ -131,13 +130,7 @@ fn function(handle: CUmodule, name: &str) -> Result<CUfunction, ErrorCode> {
     let part = match module.parts.iter().find(|(of, _)| *of == number) {
         Some((_, part)) => *part,
         None => {
-            let declaration: &'static KernelDeclaration = Box::leak(Box::new(kernel.declaration()));
-            let image: &'static ModuleImage = Box::leak(Box::new(ModuleImage {
-                name: "PTX",
-                ptx: None,
-                kernels: std::slice::from_ref(declaration),
-            }));
-            let part = driver.module_load(device, image).map_err(code)?;
+            let part = driver.module_load(device, kernel.image()).map_err(code)?;
             module.parts.push((number, part));
             part
         }

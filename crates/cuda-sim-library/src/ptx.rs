@@ -1,5 +1,8 @@
 //! As much of PTX as a driver's table of contents needs: version, entry names, sizes of parameters.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
+
 /// An entry point.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -16,8 +19,20 @@ pub(crate) struct Ptx {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// `None` for what is no PTX.
-pub(crate) fn parse(text: &str) -> Option<Ptx> {
+/// What a text declares, parsed when it is first seen: programs load the same few texts again and again. `None` for what is no
+/// PTX.
+pub(crate) fn read(text: &str) -> Option<Arc<Ptx>> {
+    static SEEN: Mutex<Vec<(String, Arc<Ptx>)>> = Mutex::new(Vec::new());
+    let mut seen = SEEN.lock();
+    if let Some((_, ptx)) = seen.iter().find(|(known, _)| known == text) {
+        return Some(ptx.clone());
+    }
+    let ptx = Arc::new(parse(text)?);
+    seen.push((text.to_owned(), ptx.clone()));
+    Some(ptx)
+}
+
+fn parse(text: &str) -> Option<Ptx> {
     let text = without_comments(text);
     let mut words = text.split_whitespace();
     words.find(|&word| word == ".version")?;
