@@ -283,6 +283,36 @@ mod tests {
         );
     }
 
+    /// The checker runs the suite twice, when it is installed: here, beside the script.
+    #[test]
+    fn the_script_runs_the_checker_of_nvidia() {
+        let folder = std::env::temp_dir().join(format!("carve-checker-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("tests")).unwrap();
+        std::fs::create_dir_all(folder.join("programs")).unwrap();
+        let checker = folder.join("compute-sanitizer");
+        std::fs::write(&checker, "#!/bin/sh\n[ \"$2\" = memcheck ] || exit 9\n").unwrap();
+        let suite = folder.join("tests/hardware");
+        let reports = "#!/bin/sh\necho 'test result: ok. 1 passed; 0 failed; 0 ignored'\n";
+        std::fs::write(&suite, reports).unwrap();
+        for program in [&checker, &suite] {
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(program, mode).unwrap();
+        }
+        std::fs::write(folder.join(GLIBC_NAME), "2.1").unwrap();
+        write_script(&folder).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let run = |words: &[&str]| {
+            let mut script = Command::new(folder.join(SCRIPT_NAME));
+            let output = script.args(words).env("PATH", &path).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().last().unwrap().to_owned()
+        };
+        let (full, quick) = (run(&[]), run(&["--quick"]));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(full, "2 passed, 1 failed");
+        assert_eq!(quick, "1 passed, 0 failed");
+    }
+
     #[test]
     fn an_older_c_library_is_told_with_both_versions() {
         let (last, code) = last_line("old", "9.99", &[]);

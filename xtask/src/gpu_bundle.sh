@@ -72,6 +72,22 @@ for program in "$@"; do
     passed=$((passed + ${result% *}))
     failed=$((failed + ${result#* }))
 done
+# What NVIDIA's checker finds in the suite, where it is installed.
+if [ -z "$quick" ]; then
+    for tool in memcheck synccheck; do
+        if ! command -v compute-sanitizer >/dev/null 2>&1; then
+            echo "not run: compute-sanitizer --tool $tool, which is not installed"
+            continue
+        fi
+        echo "compute-sanitizer --tool $tool tests/hardware"
+        if compute-sanitizer --tool "$tool" --error-exitcode 9 tests/hardware --test-threads=1; then
+            passed=$((passed + 1))
+        else
+            echo "FAILED: $tool ended with code $?"
+            failed=$((failed + 1))
+        fi
+    done
+fi
 rm -f output.txt
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -12,8 +12,17 @@ use crate::workspace;
 
 /// The tests that run on whatever driver the loader finds.
 const SUITE: &str = "cargo test --package cuda-contract --features cuda --test hardware --test clients --test opening";
-/// A whole program over all layers.
-const PROGRAM: &str = "cargo run --package tensor-cuda --features cuda --example digits";
+/// Whole programs over all layers.
+const PROGRAMS: [(&str, &str); 2] = [
+    (
+        "digits",
+        "cargo run --package tensor-cuda --features cuda --example digits",
+    ),
+    (
+        "chain",
+        "cargo run --package tensor-cuda --features cuda --example chain -- --sites 8",
+    ),
+];
 
 /// On a GPU. Without one, says so.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -26,7 +35,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut report = Report::new();
     report.command("contract on hardware", &Invocation::new(SUITE))?;
     report.command("kernels on hardware", &Invocation::new(test_kernels::TESTS))?;
-    report.command("example on hardware", &Invocation::new(PROGRAM))?;
+    for (name, line) in PROGRAMS {
+        report.command(&format!("{name} on hardware"), &Invocation::new(line))?;
+    }
     println!("{report}");
     Ok(())
 }
@@ -52,8 +63,10 @@ pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
         let suite = on_library(Invocation::new(SUITE), &folder);
         report.command(name, &suite.env("CARVE_SIM_POOLS", pools))?;
     }
-    let example = on_library(Invocation::new(PROGRAM), &folder).env("CARVE_SIM_STRICT", "1");
-    report.command("example, emulated", &example)?;
+    for (name, line) in PROGRAMS {
+        let example = on_library(Invocation::new(line), &folder).env("CARVE_SIM_STRICT", "1");
+        report.command(&format!("{name}, emulated"), &example)?;
+    }
     match test_kernels::can_run() {
         true => report.step("kernels, compiled for the host", test_kernels::run),
         false => {
