@@ -1,7 +1,7 @@
 //! Waiting on a thread, outside of tasks.
 
 use crate::dump::Dump;
-use crate::epochs::Key;
+use crate::entries::Key;
 use crate::queue::Queue;
 use crate::{AsyncError, task};
 use std::pin::pin;

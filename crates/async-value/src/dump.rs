@@ -1,7 +1,8 @@
 //! Who waits for whom, as data and as text.
 
 use crate::Failure;
-use crate::epochs::{Key, Kind, State};
+use crate::entries::{Key, State};
+use crate::epochs::Kind;
 use crate::queue::Queue;
 use crate::task::TaskInfo;
 use std::collections::HashMap;

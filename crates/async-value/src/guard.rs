@@ -1,7 +1,8 @@
 //! Guards: a value at the turn of an access.
 
 use crate::cell::Shared;
-use crate::epochs::{Key, Outcome};
+use crate::entries::Key;
+use crate::epochs::Outcome;
 use crate::sync::Counted;
 use crate::{AsyncError, Failure};
 use std::fmt;

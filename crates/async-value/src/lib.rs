@@ -42,7 +42,7 @@
 //! # Modules
 //!
 //! - the value: [`Async`] (`value`), [`Read`] and [`Write`] (`ticket`), [`ReadGuard`] and [`WriteGuard`] (`guard`), `cell` holds the
-//!   value, `queue` the untyped `epochs`, `sync` is std or loom;
+//!   value, `queue` the untyped `epochs` with their `entries`, `sync` is std or loom;
 //! - tasks: [`spawn`] and [`Limited`] (`spawn`), [`Task`] (`task`), [`SeededExecutor`] (`seeded`), [`Batch`], `executors` for those of
 //!   other crates, `permits`, `blocking`, [`all`];
 //! - what goes wrong: [`AsyncError`] (`error`), [`Failure`], [`Dump`].
@@ -54,6 +54,7 @@ mod batch;
 mod blocking;
 mod cell;
 mod dump;
+mod entries;
 mod epochs;
 mod error;
 mod executors;

@@ -120,6 +120,52 @@ fn loom_a_ticket_given_up_does_not_hold_up_others() {
 }
 
 #[test]
+fn loom_a_failure_is_told_up_to_the_next_write() {
+    model(2, || {
+        let value = Async::new(0);
+        let (first, between, second, last) =
+            (value.write(), value.read(), value.write(), value.read());
+        // A guard that is dropped without a release.
+        let loser = thread::spawn(move || drop(block_on(first)));
+        let repairer = thread::spawn(move || {
+            let mut guard = block_on(second);
+            assert!(matches!(guard.get(), Err(AsyncError::Failed(_))));
+            *guard.overwrite().unwrap() = 2;
+            guard.release();
+        });
+        let Err(AsyncError::Failed(failure)) = block_on(between) else {
+            panic!("the write before it was lost");
+        };
+        assert!(matches!(failure.cause(), Cause::Dropped));
+        assert_eq!(*block_on(last).unwrap(), 2);
+        loser.join().unwrap();
+        repairer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_reader_that_releases_early_lets_the_writer_on() {
+    model(2, || {
+        let (value, done) = (Async::new(1), Async::empty());
+        let (early, finish) = (value.read(), done.write());
+        let write = value.write();
+        let reader = thread::spawn(move || {
+            let guard = block_on(early).unwrap();
+            let seen = *guard;
+            guard.release();
+            // Whoever writes the value may have to come before this goes on.
+            block_on(finish).set(seen);
+        });
+        let mut guard = block_on(write);
+        *guard.get_mut().unwrap() = 2;
+        assert_eq!(*block_on(done.read()).unwrap(), 1);
+        guard.release();
+        reader.join().unwrap();
+        assert_eq!(*value.try_read().unwrap(), 2);
+    });
+}
+
+#[test]
 fn loom_a_ticket_may_change_its_waker() {
     model(3, || {
         let value = Async::new(0);

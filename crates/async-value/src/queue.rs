@@ -1,6 +1,7 @@
 //! The queue of accesses of one value: its epochs under a lock, without the value.
 
-use crate::epochs::{Ended, Epochs, Key, Outcome};
+use crate::entries::Key;
+use crate::epochs::{Ended, Epochs, Outcome};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::task;
 use crate::{AsyncError, Cause, Failure};

@@ -1,6 +1,7 @@
 //! Tasks: a future with a name, which settles the writes that it gives up.
 
-use crate::epochs::{Key, Outcome};
+use crate::entries::Key;
+use crate::epochs::Outcome;
 use crate::permits::Permit;
 use crate::queue::Queue;
 use crate::{AsyncError, Cause, Failure};

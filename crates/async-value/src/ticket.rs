@@ -1,7 +1,8 @@
 //! Tickets: places in the order of a value's accesses, to be awaited.
 
 use crate::cell::Shared;
-use crate::epochs::{Key, Outcome};
+use crate::entries::Key;
+use crate::epochs::Outcome;
 use crate::{AsyncError, Failure, ReadGuard, WriteGuard, blocking};
 use std::fmt;
 use std::panic::Location;

@@ -1,14 +1,16 @@
 //! What a queued product costs. Alone in its file, since all that is allocated is counted.
 
-use async_value::{Async, Limited, SeededExecutor};
+use async_value::{Async, Limited, ReadGuard, SeededExecutor};
 use cuda_driver::Call;
 use cuda_runtime::Runtime;
 use cuda_sim::{Schedule, SimDriver};
 use ndarray::array;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use tensor_cuda::asynchronous::{assign_product, from_ndarray, gemm};
+use tensor_cuda::asynchronous::{assign_product, from_ndarray, gemm, product_task};
 use tensor_cuda::{Blas, CudaTensor};
 
 struct Counting;
@@ -118,6 +120,7 @@ fn a_hundred_thousand_products_wait_for_one_handle_and_two_streams_on_one_thread
     println!("{left} bytes are left");
     assert!(left < 2 * 1024 * 1024, "{left} bytes of {queued}");
 
+    all_wait_for_the_same_lease(&runtime);
     bounded_by_a_limit(&runtime);
     runtime.shutdown().unwrap();
 }
@@ -134,6 +137,49 @@ fn direct(runtime: &Runtime) -> Duration {
         tensor_cuda::gemm(&lease, &mut c, 1.0, &a, &a, 1.0).unwrap();
     }
     begun.elapsed() / RUN as u32
+}
+
+/// The values are there, and nothing but the handle is missing.
+fn all_wait_for_the_same_lease(runtime: &Runtime) {
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(1);
+    let a = Async::new(CudaTensor::<f32, 2>::new(device, [2, 2]).unwrap());
+    let lease = Blas::of(device).lease().unwrap();
+    let (bytes, begun) = (BYTES.load(Ordering::Relaxed), Instant::now());
+    let count = Arc::new(AtomicUsize::new(0));
+    for _ in 0..QUEUED {
+        let count = count.clone();
+        let leaf = move |_: &_, _: (ReadGuard<CudaTensor<f32, 2>>,)| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        product_task(&executor, "wait", || (a.read(),), leaf).unwrap();
+    }
+    while executor.step() {}
+    assert_eq!((executor.polls(), executor.len()), (QUEUED as u64, QUEUED));
+    let waiting = BYTES.load(Ordering::Relaxed) - bytes;
+    drop(lease);
+    executor
+        .run_until(std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            match count.load(Ordering::Relaxed) {
+                QUEUED => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        }))
+        .unwrap();
+    println!(
+        "per product that waits for the handle: {} bytes, {:?} with all there is",
+        waiting / QUEUED,
+        begun.elapsed() / QUEUED as u32,
+    );
+    assert!(waiting / QUEUED <= 1000, "{waiting}");
+    // Each is woken once for the handle, and perhaps once more for a stream.
+    assert!(
+        executor.polls() <= 4 * QUEUED as u64,
+        "{}",
+        executor.polls()
+    );
 }
 
 fn bounded_by_a_limit(runtime: &Runtime) {
