@@ -250,6 +250,51 @@ fn chains_stay_on_their_streams() {
 }
 
 #[test]
+fn a_chain_does_not_overtake_who_waits_for_its_stream() {
+    for seed in 0..20 {
+        let runtime = runtime(seed, 1, 1);
+        let device = runtime.default_device();
+        let executor = SeededExecutor::new(seed);
+        let a = Async::new(CudaTensor::<f64, 2>::new(device, [4, 4]).unwrap());
+        let stream = device.streams().acquire().unwrap();
+        let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (note, value) = (order.clone(), Async::new(()));
+        let other = device.clone();
+        spawn(&executor, "other", || {
+            let write = value.write();
+            async move {
+                let stream = other.streams().acquire_async().await?;
+                note.lock().unwrap().push("other");
+                drop(stream);
+                write.await.release();
+                Ok(())
+            }
+        })
+        .unwrap();
+        while executor.step() {}
+        let mut guard = a.try_write().unwrap();
+        tensor_cuda::fill(&stream, guard.get_mut().unwrap(), 3.0).unwrap();
+        guard.release();
+        let note = order.clone();
+        let leaf = move |stream: &_, (mut a,): (async_value::WriteGuard<CudaTensor<f64, 2>>,)| {
+            note.lock().unwrap().push("chain");
+            tensor_cuda::scale(stream, a.get_mut()?, 2.0)?;
+            a.release();
+            Ok(())
+        };
+        device_task(&executor, "chain", || (a.write(),), leaf).unwrap();
+        // It wakes the one, and its latest work is what the other one goes on with.
+        drop(stream);
+        drop(executor.run_until(a.read()).unwrap().unwrap());
+        assert_eq!(*order.lock().unwrap(), ["other", "chain"], "seed {seed}");
+        let host = a.try_read().unwrap().to_ndarray().unwrap();
+        assert_eq!(host, Array2::from_elem((4, 4), 6.0));
+        drop((a, value));
+        check(runtime);
+    }
+}
+
+#[test]
 fn a_tensor_is_ready_for_the_device_once_its_work_is_queued() {
     let runtime = runtime(0, 1, 4);
     let device = runtime.default_device();
