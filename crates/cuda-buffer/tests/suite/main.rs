@@ -22,3 +22,4 @@ mod tap;
 mod threads;
 mod transfers;
 mod views;
+mod waits;

@@ -14,6 +14,17 @@ use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// How somebody waits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Waits {
+    /// A stream for an event.
+    OfDevice,
+    /// The host for an event or a stream.
+    OfHost,
+    /// The host asks, again and again or once, whether an event or a stream is over.
+    ByAsking,
+}
+
 /// The driver in between.
 pub(crate) struct Tap {
     sim: SimDriver,
@@ -21,8 +32,8 @@ pub(crate) struct Tap {
     waits: AtomicU64,
     /// The number of the wait that never reaches the device; 0 for none.
     swallowed: AtomicU64,
-    /// Whether the host's waits for events do nothing.
-    deaf: AtomicBool,
+    /// Whether device-side waits, the host's waits, and its questions reach the device; where not, all is over at once.
+    removed: [AtomicBool; 3],
     /// Where the swallowed wait was asked for.
     site: Mutex<Option<&'static Location<'static>>>,
     /// Done once the host has begun to wait for a stream, before the driver hears of it or after it has answered.
@@ -37,7 +48,7 @@ impl Tap {
             sim,
             waits: AtomicU64::new(0),
             swallowed: AtomicU64::new(0),
-            deaf: AtomicBool::new(false),
+            removed: Default::default(),
             site: Mutex::new(None),
             around: Mutex::default(),
         }
@@ -58,9 +69,13 @@ impl Tap {
         self.swallowed.store(self.waits() + n, Ordering::Relaxed);
     }
 
-    /// From now on the host does not wait for events, and believes that it did.
-    pub(crate) fn deafen(&self) {
-        self.deaf.store(true, Ordering::Relaxed);
+    /// From now on waits of this kind reach the device, or do not, which nobody is told.
+    pub(crate) fn remove(&self, waits: Waits, removed: bool) {
+        self.removed[waits as usize].store(removed, Ordering::Relaxed);
+    }
+
+    fn is_removed(&self, waits: Waits) -> bool {
+        self.removed[waits as usize].load(Ordering::Relaxed)
     }
 
     /// Where the swallowed wait was asked for.
@@ -111,13 +126,22 @@ impl Streams for Tap {
         fn stream_create(device: DeviceId, priority: i32) -> CudaResult<RawStream>;
         fn stream_priority(device: DeviceId, stream: RawStream) -> CudaResult<i32>;
         unsafe fn stream_destroy(device: DeviceId, stream: RawStream) -> CudaResult<()>;
-        fn stream_query(device: DeviceId, stream: RawStream) -> CudaResult<bool>;
+    }
+
+    fn stream_query(&self, device: DeviceId, stream: RawStream) -> CudaResult<bool> {
+        match self.is_removed(Waits::ByAsking) {
+            true => Ok(true),
+            false => self.sim.stream_query(device, stream),
+        }
     }
 
     fn stream_synchronize(&self, device: DeviceId, stream: RawStream) -> CudaResult<()> {
         let (before, after) = std::mem::take(&mut *self.around.lock());
         before.into_iter().for_each(|hook| hook());
-        let answer = self.sim.stream_synchronize(device, stream);
+        let answer = match self.is_removed(Waits::OfHost) {
+            true => Ok(()),
+            false => self.sim.stream_synchronize(device, stream),
+        };
         after.into_iter().for_each(|hook| hook());
         answer
     }
@@ -129,7 +153,7 @@ impl Streams for Tap {
         event: RawEvent,
     ) -> CudaResult<()> {
         let number = self.waits.fetch_add(1, Ordering::Relaxed) + 1;
-        if number == self.swallowed.load(Ordering::Relaxed) {
+        if self.is_removed(Waits::OfDevice) || number == self.swallowed.load(Ordering::Relaxed) {
             *self.site.lock() = CallSite::current();
             return Ok(());
         }
@@ -142,12 +166,18 @@ impl Events for Tap {
         fn event_create(device: DeviceId, flags: EventFlags) -> CudaResult<RawEvent>;
         unsafe fn event_destroy(device: DeviceId, event: RawEvent) -> CudaResult<()>;
         fn event_record(device: DeviceId, event: RawEvent, stream: RawStream) -> CudaResult<()>;
-        fn event_query(device: DeviceId, event: RawEvent) -> CudaResult<bool>;
         fn event_elapsed(device: DeviceId, start: RawEvent, end: RawEvent) -> CudaResult<f32>;
     }
 
+    fn event_query(&self, device: DeviceId, event: RawEvent) -> CudaResult<bool> {
+        match self.is_removed(Waits::ByAsking) {
+            true => Ok(true),
+            false => self.sim.event_query(device, event),
+        }
+    }
+
     fn event_synchronize(&self, device: DeviceId, event: RawEvent) -> CudaResult<()> {
-        if self.deaf.load(Ordering::Relaxed) {
+        if self.is_removed(Waits::OfHost) {
             return Ok(());
         }
         self.sim.event_synchronize(device, event)
