@@ -158,6 +158,42 @@ fn what_lies_alike_is_one_copy() {
     setup.finish();
 }
 
+/// What a conjugated view stands for arrives on the host: of a run, of rows, and of what lies in another way.
+#[test]
+fn conjugates_arrive_as_what_they_stand_for() {
+    let setup = setup(1);
+    let stream = &setup.stream;
+    let host = Array2::from_shape_fn((3, 4), |(i, j)| Complex::new(i as f64, j as f64 + 1.0));
+    let tensor = CudaTensor::from_ndarray(setup.device(), &host.view()).unwrap();
+    let run = tensor.view().conjugated();
+    let views = [
+        run.slice(0, 0..2),
+        run.slice(1, 1..3),
+        run.slice_step(1, 0..4, -2),
+    ];
+    let rows = host.mapv(|x| x.conj());
+    let expected = [
+        rows.slice(ndarray::s![..2, ..]),
+        rows.slice(ndarray::s![.., 1..3]),
+        rows.slice(ndarray::s![.., ..;-2]),
+    ];
+    for (view, expected) in views.into_iter().zip(expected) {
+        let view = view.unwrap();
+        assert_eq!(to_ndarray(view).unwrap(), expected);
+        let mut pinned = PinnedBuffer::new(setup.device(), view.len()).unwrap();
+        copy_to_pinned(stream, &mut pinned, view).unwrap();
+        let arrived = pinned.host_read().unwrap().to_vec();
+        assert_eq!(arrived, expected.iter().copied().collect::<Vec<_>>());
+        // Twice conjugated is what was there.
+        assert_eq!(
+            to_ndarray(view.conjugated()).unwrap(),
+            expected.mapv(|x| x.conj())
+        );
+    }
+    drop(tensor);
+    setup.finish();
+}
+
 /// Rows of a larger matrix go in one two-dimensional copy, without scratch memory or a kernel; in a capture, too.
 #[test]
 fn rows_are_one_copy_without_scratch_memory() {
