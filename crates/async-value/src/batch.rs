@@ -115,6 +115,18 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// How many tasks were found waiting for something that is no ticket. To be called after [`poll_each`](Self::poll_each).
+    #[must_use]
+    pub fn waiting_elsewhere(&self) -> usize {
+        let tasks = self.lock();
+        let elsewhere = tasks
+            .iter()
+            .filter(|task| task.info().waiting().0.is_none());
+        elsewhere.count()
+    }
+}
+
 type Access = (Option<&'static str>, &'static std::panic::Location<'static>);
 
 /// The first access before an epoch that is not of `own` tasks.

@@ -249,6 +249,43 @@ fn chains_stay_on_their_streams() {
     check(runtime);
 }
 
+/// Once page-locked memory is there, copies between host and device ask for no more of it, and free none.
+#[test]
+fn copies_to_and_from_the_host_keep_their_memory() {
+    for seed in 0..10 {
+        let runtime = runtime(seed, 1, 3);
+        let device = runtime.default_device();
+        let executor = SeededExecutor::new(seed);
+        let round = |number: usize| {
+            let values: Vec<_> = (0..3)
+                .map(|seed| from_ndarray(&executor, device, matrix(5, number + seed)).unwrap())
+                .collect();
+            let hosts: Vec<_> = values
+                .iter()
+                .map(|value| to_ndarray(&executor, value).unwrap())
+                .collect();
+            drop(values);
+            for (seed, host) in hosts.iter().enumerate() {
+                let host = executor.run_until(host.read()).unwrap().unwrap();
+                assert_eq!(
+                    *host,
+                    matrix(5, number + seed),
+                    "seed {seed}, round {number}"
+                );
+            }
+        };
+        round(0);
+        let before = device.call_counts();
+        for number in 1..10 {
+            round(number);
+        }
+        let calls = device.call_counts() - before;
+        assert!(calls.of(Call::MemHostAlloc) <= 5, "{calls}");
+        assert_eq!(calls.of(Call::MemFreeHost), 0, "{calls}");
+        check(runtime);
+    }
+}
+
 #[test]
 fn a_chain_does_not_overtake_who_waits_for_its_stream() {
     for seed in 0..20 {
@@ -670,6 +707,56 @@ fn a_recording_is_captured_without_waiting_or_is_refused_before() {
         guard.release();
         graph.launch(lease.stream()).unwrap();
         assert_eq!(z.try_read().unwrap().to_ndarray().unwrap(), expected);
+
+        // What waits for something that is no value is refused before as well, and may be tried again.
+        let recording = Recording::new();
+        scale(&recording, &y, 1.0).unwrap();
+        let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let gate = open.clone();
+        spawn(&recording, "timer", || async move {
+            std::future::poll_fn(|_| match gate.load(std::sync::atomic::Ordering::Relaxed) {
+                true => std::task::Poll::Ready(Ok(())),
+                false => std::task::Poll::Pending,
+            })
+            .await
+        })
+        .unwrap();
+        let captures = device.call_counts().of(Call::StreamBeginCapture);
+        let refused = recording.capture(&lease).unwrap_err();
+        assert!(
+            matches!(refused, TensorError::Suspended { left: 1 }),
+            "{refused}"
+        );
+        assert_eq!(
+            (
+                recording.len(),
+                device.call_counts().of(Call::StreamBeginCapture)
+            ),
+            (2, captures)
+        );
+        open.store(true, std::sync::atomic::Ordering::Relaxed);
+        recording.capture(&lease).unwrap();
+        // Also behind a value that is there.
+        let late = Recording::new();
+        spawn(&late, "late", || {
+            let y = y.write();
+            async move {
+                let y = y.await;
+                std::future::pending::<()>().await;
+                y.release();
+                Ok(())
+            }
+        })
+        .unwrap();
+        let refused = late.capture(&lease).unwrap_err();
+        assert!(
+            matches!(refused, TensorError::Suspended { left: 1 }),
+            "{refused}"
+        );
+        drop(late);
+        y.try_write()
+            .unwrap()
+            .set(CudaTensor::new(device, [4, 4]).unwrap());
 
         // An operation that fails takes the capture with it, and the stream stays usable.
         let wrong = Async::new(CudaTensor::<f64, 2>::new(device, [1, 3]).unwrap());

@@ -3,7 +3,7 @@
 use crate::blas::BlasPermit;
 use crate::{Blas, Execution, TensorResult};
 use cuda_runtime::{Completion, Device, RuntimeResult, Stream};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{poll_fn, ready};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(super) enum Mode {
 
 thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Own) };
+    /// How often somebody was given nothing yet.
+    static STOPPED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Restores what was there before, also after a panic.
@@ -39,11 +41,21 @@ pub(super) fn with_mode<R>(mode: Mode, poll: impl FnOnce() -> R) -> R {
     poll()
 }
 
+/// Polls tasks up to their lease; how many came that far.
+pub(super) fn up_to_the_lease<R>(poll: impl FnOnce() -> R) -> (R, usize) {
+    let before = STOPPED.get();
+    let result = with_mode(Mode::Closed, poll);
+    (result, STOPPED.get() - before)
+}
+
 /// The lease of a capture, if this is one.
 async fn recorded() -> Option<Arc<Execution>> {
     poll_fn(|_| match MODE.with_borrow(Clone::clone) {
         Mode::Own => Poll::Ready(None),
-        Mode::Closed => Poll::Pending,
+        Mode::Closed => {
+            STOPPED.set(STOPPED.get() + 1);
+            Poll::Pending
+        }
         Mode::Recording(lease) => Poll::Ready(Some(lease)),
     })
     .await

@@ -41,6 +41,7 @@ mod lease;
 mod products;
 mod recording;
 mod reduce;
+mod staging;
 mod task;
 mod transfer;
 

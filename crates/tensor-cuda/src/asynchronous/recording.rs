@@ -1,6 +1,6 @@
 //! Capturing a program of asynchronous operations.
 
-use super::lease::{Mode, with_mode};
+use super::lease::{Mode, up_to_the_lease, with_mode};
 use crate::{Execution, TensorError, TensorResult};
 use async_value::{Admission, AsyncError, Batch, Spawn, Task};
 use cuda_buffer::{CaptureStep, Graph};
@@ -69,12 +69,17 @@ impl Recording {
     /// Before the capture begins: [`TensorError::Value`] with [`AsyncError::Pending`] when an operation would wait for an access
     /// that is not of this recording; nothing has changed then, and it may be tried again. With [`AsyncError::Failed`] when an
     /// operation fails; those before it are lost, without an effect, and so is the capture. [`TensorError::Suspended`] when
-    /// an operation waits for something that is no value. The driver's own.
+    /// an operation waits for something that is no value: before the capture begins, unless that comes after the values which it waits
+    /// for. The driver's own.
     #[track_caller]
     pub fn capture(&self, lease: &Arc<Execution>) -> TensorResult<Graph> {
-        // Up to the lease, which nobody gets yet.
-        with_mode(Mode::Closed, || self.0.poll_each())?;
+        let (polled, at_lease) = up_to_the_lease(|| self.0.poll_each());
+        polled?;
         self.0.check_alone()?;
+        match self.0.waiting_elsewhere().saturating_sub(at_lease) {
+            0 => {}
+            left => return Err(TensorError::Suspended { left }),
+        }
         lease.stream().capture(|_| {
             match with_mode(Mode::Recording(lease.clone()), || self.0.poll_each())? {
                 0 => Ok(()),

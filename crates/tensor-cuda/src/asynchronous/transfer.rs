@@ -2,11 +2,11 @@
 
 use super::forms::from_one;
 use super::lease::lease;
+use super::staging;
 use super::task::DeviceOf;
 use crate::{CudaTensor, TensorResult};
 use async_value::{Async, Spawn, compute};
 use bytemuck::Pod;
-use cuda_buffer::PinnedBuffer;
 use cuda_driver::CallSite;
 use cuda_runtime::{Device, Stream};
 use ndarray::{Array, Dim, Dimension, IntoDimension};
@@ -55,7 +55,8 @@ pub fn to_device<S: Spawn + ?Sized, T: Copy + Send + Sync + 'static, const N: us
     Ok(compute(executor, "to_device", prepared)?)
 }
 
-/// Queues a copy of a host array to `device`. Its elements are put in page-locked memory first, so that no thread waits.
+/// Queues a copy of a host array to `device`. Its elements are put in page-locked memory first, so that no thread waits; up to 64 MiB of it
+/// are kept for the next copies.
 ///
 /// # Errors
 /// [`TensorError::Value`](crate::TensorError::Value) when the executor admits no more operations. The driver's own fail the tensor.
@@ -70,14 +71,15 @@ where
 {
     let (site, device) = (Location::caller(), device.clone());
     let prepared = || async move {
-        let stream: Stream = lease(&device, &(), |_, _| false).await?;
-        let _site = CallSite::at(site);
         let mut extents = [0; N];
         extents.copy_from_slice(array.shape());
-        let mut staging = PinnedBuffer::<T>::new(&device, array.len())?;
-        for (to, from) in staging.host_write()?.iter_mut().zip(&array) {
+        let mut staging = staging::buffer::<T>(&device, array.len())?;
+        for (to, from) in staging.host_write_async().await?.iter_mut().zip(&array) {
             *to = *from;
         }
+        drop(array);
+        let stream: Stream = lease(&device, &(), |_, _| false).await?;
+        let _site = CallSite::at(site);
         let mut tensor = CudaTensor::uninitialized_on(&stream, extents)?;
         crate::copy_from_pinned(&stream, &mut tensor, &staging)?;
         // The copy keeps the staging memory for as long as it takes.
@@ -110,7 +112,7 @@ where
             let stream: Stream = lease(&device, &a, DeviceOf::last_writes).await?;
             let staging = {
                 let _site = CallSite::at(site);
-                let mut staging = PinnedBuffer::<T>::new(&device, a.layout().len())?;
+                let mut staging = staging::buffer::<T>(&device, a.layout().len())?;
                 crate::copy_to_pinned(&stream, &mut staging, &*a)?;
                 staging
             };
