@@ -185,9 +185,7 @@ fn build(entry: &Entry, optimised: bool) -> Result<PathBuf, Failure> {
     let line = Invocation::new(verb)
         .args(optimised.then_some("--release"))
         .args(["--message-format", "json", "--features", "cuda"])
-        .args(["--package", package, kind, name])
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+        .args(["--package", package, kind, name]);
     let output = line
         .answer()
         .ok_or_else(|| Failure::Check(format!("{name} was not built:\n    {line}")))?;

@@ -131,6 +131,55 @@ fn cust_and_carve_share_streams_memory_and_functions() -> Outcome {
     nothing_is_wrong()
 }
 
+/// A `cust` function is launched on a `cust` stream with the pointers of our guards, one of them to adopted `cust` memory; the
+/// ledgers order it with what is ours on other streams.
+#[test]
+fn cust_functions_launch_with_our_guards() -> Outcome {
+    use cuda_buffer::{AccessCompletion, CudaBuffer, DeviceData, acquire_all};
+    use cuda_runtime::Runtime;
+    use cust::prelude::*;
+    use std::sync::Arc;
+    let _context = cust::quick_init()?;
+    // What `cust` makes belongs to the context that is current then, which calls of ours change.
+    let module = Module::from_ptx(ptx()?, &[])?;
+    let add = module.get_function("contract_add")?;
+    let theirs = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let memory = DeviceBuffer::from_slice(&[2.0_f32; N])?;
+    hardware::context_was_switched();
+    let runtime = Runtime::builder()
+        .driver(Arc::new(hardware::open()?))
+        .build()?;
+    let device = runtime.default_device();
+    // SAFETY: it lives to the end of the test, in the primary context.
+    let raw = unsafe { hardware::raw_stream(&theirs) };
+    // SAFETY: it is destroyed after the runtime, and nothing else is queued on it.
+    let adopted = unsafe { device.adopt_stream(raw)? };
+    let ours = device.streams().acquire()?;
+
+    let address = hardware::device_ptr(&memory);
+    // SAFETY: it has so many numbers, all written; from now on Carve alone uses it, until it is given back.
+    let y = unsafe { CudaBuffer::<f32>::adopt(&ours, address, N, None, move |_| drop(memory))? };
+    let mut x = CudaBuffer::<f32>::from_slice(device, &[1.0; N])?;
+    let mut out = CudaBuffer::<f32>::new(device, N)?;
+    for round in 0..3 {
+        {
+            let requests = (out.write(), x.read(), y.read());
+            let (mut o, a, b) = acquire_all(&adopted, requests)?;
+            let to = DevicePointer::<f32>::from_raw(o.as_slice_mut().address().0);
+            let [a_pointer, b_pointer] = [&a, &b]
+                .map(|access| DevicePointer::<f32>::from_raw(access.as_slice().address().0));
+            // SAFETY: the kernel takes these arguments and touches as many elements; the guards order it on this stream.
+            unsafe { launch!(add<<<4, 256, 0, theirs>>>(N as u32, to, a_pointer, b_pointer))? };
+            AccessCompletion::new(&adopted).release((o, a, b))?;
+        }
+        x.copy_from(&out, &ours)?;
+        assert_eq!(x.to_vec()?, [3.0 + 2.0 * round as f32; N]);
+    }
+    drop((x, y, out, ours, adopted));
+    runtime.shutdown()?;
+    nothing_is_wrong()
+}
+
 /// A context of somebody else's that is current on our thread.
 #[test]
 fn another_context_does_not_mislead_us() -> Outcome {

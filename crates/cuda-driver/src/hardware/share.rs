@@ -2,6 +2,9 @@
 //!
 //! Both name the same objects of the same primary contexts, so that a program can use `cust` next to Carve. What Carve
 //! gives out goes into `cust` as it is: an address as `cust::memory::DevicePointer::from_raw(address.0)`.
+//!
+//! What `cust` makes belongs to the context that is current on its thread. Each call of ours makes that of its device current, so with
+//! several devices `cust`'s objects are made before, or after its own context was made current again.
 
 use crate::{
     DevicePtr, RawEvent, RawFunction, RawGraph, RawGraphExec, RawGraphNode, RawModule, RawPool,
@@ -44,7 +47,8 @@ pub unsafe fn raw_stream(stream: &cust::stream::Stream) -> RawStream {
     unsafe { RawStream::from_raw(stream.as_inner().expose_provenance() as u64) }
 }
 
-/// A function of a `cust` module as the port names it.
+/// A function of a `cust` module as the port names it. The module itself tells no handle to anybody; the port needs none but to look
+/// up functions.
 ///
 /// # Safety
 /// The function's module is alive whenever the handle is used, and was loaded in the primary context of the device that
