@@ -67,6 +67,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         .args(["--package", "cuda-driver", "--package", "cuda-runtime"])
         .args(["--package", "cuda-contract"])
         .args(["--package", "cuda-sim-library"])
+        .args(["--package", "cublas-sim-library"])
+        .args(["--package", "tensor-cuda"])
         .args(["--features", "cuda"]);
     report.step("toolkit", toolkit::make)?;
     report.command("clippy, hardware", &hardware.args(strict))?;

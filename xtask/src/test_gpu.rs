@@ -24,6 +24,11 @@ const PROGRAMS: [(&str, &str); 2] = [
     ),
 ];
 
+/// Products through cuBLAS: where there is a driver, these tests use it, and the library that is found.
+const PRODUCTS: &str = "cargo test --package tensor-cuda --features cuda --lib --test suite -- \
+     cublas products:: product_cases:: gemm:: workspaces:: deterministic::";
+const ASYNCHRONOUS: &str = "cargo test --package tensor-cuda --features cuda --test asynchronous";
+
 /// On a GPU. Without one, says so.
 pub(crate) fn run() -> Result<(), Failure> {
     if let Some(reason) = doctor::no_gpu() {
@@ -35,6 +40,11 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut report = Report::new();
     report.command("contract on hardware", &Invocation::new(SUITE))?;
     report.command("kernels on hardware", &Invocation::new(test_kernels::TESTS))?;
+    report.command("products on hardware", &Invocation::new(PRODUCTS))?;
+    report.command(
+        "asynchronous products on hardware",
+        &Invocation::new(ASYNCHRONOUS),
+    )?;
     for (name, line) in PROGRAMS {
         report.command(&format!("{name} on hardware"), &Invocation::new(line))?;
     }
@@ -55,13 +65,21 @@ pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
     report.step("toolkit", toolkit::make)?;
     let folder = report.step("emulated driver library", || library(Profile::Dev))?;
     let interface = Invocation::new("cargo test --package cuda-sim-library --features cuda");
-    report.command("the library's interface", &interface)?;
+    let interface = interface.args(["--package", "cublas-sim-library"]);
+    report.command("the libraries' interfaces", &interface)?;
     for (name, pools) in [
         ("contract, emulated", "1"),
         ("contract, emulated, no pools", "0"),
     ] {
         let suite = on_library(Invocation::new(SUITE), &folder);
         report.command(name, &suite.env("CARVE_SIM_POOLS", pools))?;
+    }
+    for (name, tests) in [
+        ("products by cuBLAS, emulated", PRODUCTS),
+        ("asynchronous products by cuBLAS, emulated", ASYNCHRONOUS),
+    ] {
+        let tests = on_library(Invocation::new(tests), &folder).env("CARVE_SIM_STRICT", "1");
+        report.command(name, &tests.env("CARVE_TEST_CUBLAS", "1"))?;
     }
     for (name, line) in PROGRAMS {
         let example = on_library(Invocation::new(line), &folder).env("CARVE_SIM_STRICT", "1");
@@ -86,40 +104,47 @@ pub(crate) enum Profile {
     Release,
 }
 
-/// The folder with the emulated library, by the driver's name.
+/// The folder with the emulated libraries, by the names of the driver and of cuBLAS.
 pub(crate) fn library(profile: Profile) -> Result<PathBuf, Failure> {
     let (arguments, outputs): (&[&str], _) = match profile {
         Profile::Dev => (&[], "debug"),
         Profile::Release => (&["--release"], "release"),
     };
-    let line =
-        Invocation::new("cargo build --package cuda-sim-library").args(arguments.iter().copied());
+    let line = Invocation::new("cargo build --package cuda-sim-library")
+        .args(["--package", "cublas-sim-library"])
+        .args(arguments.iter().copied());
     if !line.succeeds()? {
         return Err(Failure::Check(format!(
-            "the emulated library was not built:\n    {line}"
+            "the emulated libraries were not built:\n    {line}"
         )));
     }
     let outputs = workspace::target_folder().join(outputs);
-    let (folder, built) = (outputs.join("emulated"), outputs.join("libcuda.so"));
-    let built = std::path::absolute(&built).unwrap_or(built);
-    link(&folder, &built).map_err(|error| {
-        Failure::Check(format!("{} could not be named: {error}", built.display()))
-    })?;
+    let folder = outputs.join("emulated");
+    for (built, name) in [
+        ("libcuda.so", "libcuda.so.1"),
+        ("libcublas.so", "libcublas.so.12"),
+    ] {
+        let built = outputs.join(built);
+        let built = std::path::absolute(&built).unwrap_or(built);
+        link(&folder, &built, name).map_err(|error| {
+            Failure::Check(format!("{} could not be named: {error}", built.display()))
+        })?;
+    }
     Ok(folder)
 }
 
 /// A link and no copy: programs that look for `libcuda.so` find the library itself among the build outputs, and the loader
 /// has to see that both are one.
-fn link(folder: &Path, library: &Path) -> std::io::Result<()> {
+fn link(folder: &Path, library: &Path, name: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let named = folder.join("libcuda.so.1");
+    let named = folder.join(name);
     match std::fs::remove_file(&named) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => std::os::unix::fs::symlink(library, named),
     }
 }
 
-/// A command whose programs find the emulated library, with two devices.
+/// A command whose programs find the emulated libraries, with two devices.
 pub(crate) fn on_library(line: Invocation, folder: &Path) -> Invocation {
     line.env("LD_LIBRARY_PATH", folder.display().to_string())
         .env("CARVE_SIM_DEVICES", "2")

@@ -21,7 +21,7 @@
 //!
 //! `emulated` (with feature `cuda`: questions to the emulated driver), `subject` ([`Subject`], [`Need`], [`Bench`]: one device with what tests need of it), `failing`
 //! ([`Failing`]: a driver whose calls fail on request), `kernels` (the kernels of the
-//! suite), and the tests by area: `devices`, `memory`, `order`, `copies`, `launches`, `captures`, `graphs`.
+//! suite), `signatures` (of C functions, to compare declarations), and the tests by area: `devices`, `memory`, `order`, `copies`, `launches`, `captures`, `graphs`.
 
 mod captures;
 mod copies;
@@ -34,6 +34,7 @@ pub mod kernels;
 mod launches;
 mod memory;
 mod order;
+pub mod signatures;
 mod subject;
 
 pub use failing::{Failing, Seen};

@@ -30,6 +30,7 @@ calls! {
     DeviceCanAccessPeer "cuDeviceCanAccessPeer";
     MemGetInfo "cuMemGetInfo";
     CtxSynchronize "cuCtxSynchronize";
+    CtxSetCurrent "cuCtxSetCurrent";
     StreamCreate "cuStreamCreateWithPriority";
     StreamGetPriority "cuStreamGetPriority";
     StreamDestroy "cuStreamDestroy";

@@ -75,4 +75,14 @@ pub trait Devices {
     /// # Errors
     /// Errors of the work waited for, and `STREAM_CAPTURE_UNSUPPORTED`.
     fn device_synchronize(&self, device: DeviceId) -> CudaResult<()>;
+
+    /// Makes the context of a device current on this thread, for a library that works in whichever is. Not counted. Drivers
+    /// without contexts have nothing to do.
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE` when there is no such device; the driver's own.
+    fn make_current(&self, device: DeviceId) -> CudaResult<()> {
+        let _ = device;
+        Ok(())
+    }
 }

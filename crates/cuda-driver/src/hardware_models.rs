@@ -15,6 +15,7 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::ffi::{CStr, c_int, c_void};
+use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The name of the exported function, of type [`Register`].
@@ -161,6 +162,30 @@ pub unsafe fn register(register: Register, image: &'static ModuleImage) -> Resul
         }
     }
     Ok(())
+}
+
+/// PTX in which each kernel does nothing: an emulated library needs no more than the names and the parameters.
+#[must_use]
+pub fn entry_points(kernels: &[KernelDeclaration]) -> String {
+    let mut text = ".version 6.0\n.target sm_50\n.address_size 64\n".to_owned();
+    for kernel in kernels {
+        let params: Vec<String> = kernel
+            .params()
+            .iter()
+            .enumerate()
+            .map(|(index, param)| match param {
+                Param::Pointer { .. } => format!(".param .u64 p{index}"),
+                Param::Scalar { bytes } => format!(".param .align 16 .b8 p{index}[{bytes}]"),
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            ".visible .entry {}({})\n{{ ret; }}",
+            kernel.name(),
+            params.join(", ")
+        );
+    }
+    text
 }
 
 fn param(param: &Param) -> CParam {

@@ -166,6 +166,18 @@ pub enum RuntimeError {
         kernel: &'static str,
     },
 
+    /// A library that works on the device failed where its own error can't be returned: in a destructor, or in a capture that its
+    /// end fails.
+    #[error("{function} of {library} returned status {status}")]
+    Library {
+        /// The library.
+        library: &'static str,
+        /// Its function.
+        function: &'static str,
+        /// The status that it returned.
+        status: i32,
+    },
+
     /// A module has no kernel of this name.
     #[error("module {module} declares no kernel {kernel}")]
     NoSuchKernel {

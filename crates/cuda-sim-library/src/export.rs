@@ -13,9 +13,9 @@ pub(crate) struct Export {
     pub(crate) address: fn() -> usize,
     pub(crate) calls: &'static AtomicU64,
     #[cfg(all(test, feature = "cuda"))]
-    pub(crate) ours: fn() -> crate::signatures::Signature,
+    pub(crate) ours: fn() -> cuda_contract::signatures::Signature,
     #[cfg(all(test, feature = "cuda"))]
-    pub(crate) theirs: fn() -> crate::signatures::Signature,
+    pub(crate) theirs: fn() -> cuda_contract::signatures::Signature,
 }
 
 /// Exports functions. Each is written `fn name(argument: type, ...) against source { body }`, where `source` is the crate
@@ -55,8 +55,8 @@ macro_rules! exports {
                 address: || super::$name as *const () as usize,
                 calls: &calls::$name,
                 #[cfg(all(test, feature = "cuda"))]
-                ours: || $crate::signatures::Describe::describe(
-                    super::$name as unsafe extern "C" fn($($crate::signatures::hole!($type)),*) -> _,
+                ours: || cuda_contract::signatures::Describe::describe(
+                    super::$name as unsafe extern "C" fn($(cuda_contract::hole!($type)),*) -> _,
                 ),
                 #[cfg(all(test, feature = "cuda"))]
                 theirs: || $crate::export::theirs!($source, $name, ($($type),*)),
@@ -69,18 +69,18 @@ pub(crate) use exports;
 #[cfg(all(test, feature = "cuda"))]
 macro_rules! theirs {
     (cust_raw, $name:ident, ($($type:ty),*)) => {
-        $crate::signatures::Describe::describe(
-            cust_raw::$name as unsafe extern "C" fn($($crate::signatures::hole!($type)),*) -> _,
+        cuda_contract::signatures::Describe::describe(
+            cust_raw::$name as unsafe extern "C" fn($(cuda_contract::hole!($type)),*) -> _,
         )
     };
     (cudarc, $name:ident, ($($type:ty),*)) => {
-        $crate::signatures::Describe::describe(
-            cudarc::driver::sys::$name as unsafe fn($($crate::signatures::hole!($type)),*) -> _,
+        cuda_contract::signatures::Describe::describe(
+            cudarc::driver::sys::$name as unsafe fn($(cuda_contract::hole!($type)),*) -> _,
         )
     };
     (carve, $name:ident, ($($type:ty),*)) => {
-        $crate::signatures::Describe::describe(
-            super::$name as unsafe extern "C" fn($($crate::signatures::hole!($type)),*) -> _,
+        cuda_contract::signatures::Describe::describe(
+            super::$name as unsafe extern "C" fn($(cuda_contract::hole!($type)),*) -> _,
         )
     };
 }

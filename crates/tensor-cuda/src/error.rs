@@ -171,6 +171,11 @@ pub enum TensorError {
         status: i32,
     },
 
+    /// cuBLAS can't be used, or failed.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cublas(#[from] crate::CublasError),
+
     /// The number of elements does not fit.
     #[error("extents {extents:?} are more elements than can be counted")]
     TooLarge {

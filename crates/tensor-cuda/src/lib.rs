@@ -88,6 +88,11 @@ pub use blas::{
     AcquireExecution, Blas, BlasCounts, ElementType, Execution, HostBlas, Lease, Matrix,
     MatrixHandle, MatrixProduct, MatrixProvider, Transform,
 };
+#[cfg(feature = "cuda")]
+pub use blas::{
+    Cublas, CublasBuilder, CublasError, CublasStatus, CublasVersion, FailedCall, MathMode,
+    ProductSizes, TriedPlace,
+};
 pub use cuda_buffer as buffer;
 pub use dynamic::DynTensor;
 pub use elementwise::{cast, fill, map};

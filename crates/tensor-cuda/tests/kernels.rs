@@ -296,6 +296,9 @@ fn compare(run: impl Fn(&mut Results<'_>) -> TensorResult<()>) {
         .driver(Arc::new(hardware::open().unwrap()))
         .build()
         .unwrap();
+    // The kernel for products, and no library.
+    let plain = Arc::new(tensor_cuda::HostBlas::default());
+    tensor_cuda::Blas::of(hardware.default_device()).set_provider(plain);
     let expected = Results::of(simulated.default_device(), &run);
     let got = Results::of(hardware.default_device(), &run);
     assert_eq!(expected.all.len(), got.all.len());

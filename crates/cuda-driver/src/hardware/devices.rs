@@ -59,6 +59,11 @@ impl Devices for Hardware {
             cuCtxSynchronize()
         })
     }
+
+    fn make_current(&self, device: DeviceId) -> CudaResult<()> {
+        let entered = self.process.enter(device, true);
+        entered.map_err(|code| CudaError::new(code, Call::CtxSetCurrent, Some(device)))
+    }
 }
 
 impl Hardware {

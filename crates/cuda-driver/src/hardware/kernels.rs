@@ -8,15 +8,14 @@ use super::calls::{
 use super::process::{OLDEST_VERSION, check};
 use super::share::{function_handle, module_handle, stream_handle};
 use crate::error::not_supported;
-use crate::hardware_models::{REGISTER_NAME, Register, register};
+use crate::hardware_models::{REGISTER_NAME, Register, entry_points, register};
 use crate::{
-    Argument, Call, CudaError, CudaResult, DeviceId, DevicePtr, ErrorCode, KernelDeclaration,
-    Kernels, LaunchConfig, ModuleImage, Param, RawFunction, RawModule, RawStream,
+    Argument, Call, CudaError, CudaResult, DeviceId, DevicePtr, ErrorCode, Kernels, LaunchConfig,
+    ModuleImage, RawFunction, RawModule, RawStream,
 };
 use cust_raw::CUfunction;
 use smallvec::SmallVec;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::fmt::Write;
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, OnceLock};
 
@@ -221,27 +220,4 @@ fn loads_eagerly() -> Option<bool> {
     // SAFETY: the pointer is to an integer of ours.
     check(unsafe { ask(&mut mode) }).ok()?;
     Some(mode == EAGER)
-}
-
-/// PTX of functions that do nothing.
-fn entry_points(kernels: &[KernelDeclaration]) -> String {
-    let mut text = ".version 6.0\n.target sm_50\n.address_size 64\n".to_owned();
-    for kernel in kernels {
-        let params: Vec<String> = kernel
-            .params()
-            .iter()
-            .enumerate()
-            .map(|(index, param)| match param {
-                Param::Pointer { .. } => format!(".param .u64 p{index}"),
-                Param::Scalar { bytes } => format!(".param .align 16 .b8 p{index}[{bytes}]"),
-            })
-            .collect();
-        let _ = writeln!(
-            text,
-            ".visible .entry {}({})\n{{ ret; }}",
-            kernel.name(),
-            params.join(", ")
-        );
-    }
-    text
 }

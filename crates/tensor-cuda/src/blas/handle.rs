@@ -108,12 +108,13 @@ impl Blas {
         }
     }
 
-    /// The provider: the one that was set, or else [`HostBlas`].
+    /// The provider: the one that was set; or else, on hardware, cuBLAS where there is one (`Cublas::find`), and [`HostBlas`] where
+    /// there is none and on simulated devices.
     ///
     /// # Errors
-    /// None today: every device has one.
+    /// On hardware, when cuBLAS was found and can't be used, or when the path that was set for it does not lead to one.
     pub fn provider(&self) -> TensorResult<Arc<dyn MatrixProvider>> {
-        Ok(provider(&mut self.state.pool.lock()))
+        provider(&mut self.state.pool.lock(), &self.device)
     }
 
     /// Uses another provider from the next product on. Handles of the earlier one are given up when they are free.
@@ -233,13 +234,28 @@ impl Blas {
     }
 }
 
-fn provider(pool: &mut Pool) -> Arc<dyn MatrixProvider> {
+fn provider(pool: &mut Pool, device: &Device) -> TensorResult<Arc<dyn MatrixProvider>> {
     if let Some(provider) = &pool.provider {
-        return provider.clone();
+        return Ok(provider.clone());
     }
-    let host: Arc<dyn MatrixProvider> = Arc::new(HostBlas::default());
-    pool.provider = Some(host.clone());
-    host
+    let found = found(device)?;
+    pool.provider = Some(found.clone());
+    Ok(found)
+}
+
+/// The provider of a device for which none was set.
+fn found(device: &Device) -> TensorResult<Arc<dyn MatrixProvider>> {
+    #[cfg(feature = "cuda")]
+    if !device.driver().is_simulated() {
+        match super::cublas::Cublas::find() {
+            Ok(cublas) => return Ok(Arc::new(cublas)),
+            // The plain kernel is right, too. What is there and does not work is an error, not a reason to be slow.
+            Err(error) if error.is_absence() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let _ = device;
+    Ok(Arc::new(HostBlas::default()))
 }
 
 #[track_caller]
@@ -312,7 +328,7 @@ impl State {
                 }
                 Some(at) => return Ok(pool.idle.remove(at)),
                 None => {
-                    let provider = provider(&mut pool);
+                    let provider = provider(&mut pool, stream.device())?;
                     pool.made += 1;
                     (provider, pool.generation)
                 }

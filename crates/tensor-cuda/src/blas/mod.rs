@@ -1,6 +1,8 @@
 //! Matrix products by a library: who provides them, and what a call needs of a device.
 
 mod admission;
+#[cfg(feature = "cuda")]
+mod cublas;
 mod detour;
 mod handle;
 mod host;
@@ -10,6 +12,11 @@ mod product;
 mod provider;
 mod workspace;
 
+#[cfg(feature = "cuda")]
+pub use cublas::{
+    Cublas, CublasBuilder, CublasError, CublasStatus, CublasVersion, FailedCall, MathMode,
+    ProductSizes, TriedPlace,
+};
 pub use handle::{Blas, BlasCounts};
 pub use host::HostBlas;
 pub use lease::{AcquireExecution, Execution, Lease};

@@ -9,7 +9,7 @@ use super::workspace;
 use crate::operation::Operation;
 use crate::view::{TensorView, TensorViewMut};
 use crate::{Number, TensorError, TensorResult};
-use cuda_buffer::{DeviceSliceMut, LaunchArg, ReadAccess, WriteAccess, acquire_all};
+use cuda_buffer::{DeviceSliceMut, LaunchArg, Operand, ReadAccess, WriteAccess, acquire_all};
 
 /// out = alpha a b + beta out, on one stream.
 #[derive(Clone, Copy, Debug)]
@@ -160,11 +160,8 @@ impl<T: Number> Product<'_, T> {
             let workspace = workspace::of(session.as_deref(), stream, &handle.workspace)?;
             let mut held = acquire_all(stream, (requests, workspace.write()))?;
             let (accesses, workspace) = &mut held;
-            let mut of_each = forms.iter().zip(accesses);
-            let launched = of_each.try_for_each(|(form, accesses)| {
-                let engine = &mut *handle.engine;
-                self.ask(state, engine, form, accesses, workspace.as_slice_mut())
-            });
+            let engine = &mut *handle.engine;
+            let launched = self.ask_for_all(state, engine, &forms, accesses, workspace);
             self.operation.finish(held, launched)?;
             state.count_products(forms.len() as u64);
             Ok(())
@@ -284,6 +281,29 @@ impl<T: Number> Product<'_, T> {
         Ok(())
     }
 
+    /// Asks the provider for several products: for those that differ in their memory alone together.
+    #[track_caller]
+    fn ask_for_all(
+        &self,
+        state: &State,
+        engine: &mut dyn MatrixHandle,
+        forms: &[Form],
+        accesses: &mut [Accesses<'_, T>],
+        workspace: &mut WriteAccess<'_, u8>,
+    ) -> TensorResult<()> {
+        let mut left: Vec<_> = forms.iter().zip(accesses).collect();
+        while let Some(&(form, _)) = left.first() {
+            let alike = left.extract_if(.., |(other, _)| *other == form);
+            let memory: Vec<_> = alike.map(|(_, accesses)| memory(form, accesses)).collect();
+            let product = self.product(state, form, memory[0]);
+            match memory.len() {
+                1 => engine.product(self.operation.stream, &product, workspace.as_slice_mut())?,
+                _ => engine.products(self.operation.stream, &product, &memory, workspace)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the provider.
     #[track_caller]
     #[inline]
@@ -292,25 +312,33 @@ impl<T: Number> Product<'_, T> {
         state: &State,
         engine: &mut dyn MatrixHandle,
         form: &Form,
-        (out, a, b): &mut Accesses<'_, T>,
+        accesses: &mut Accesses<'_, T>,
         workspace: DeviceSliceMut<'_, u8>,
     ) -> TensorResult<()> {
+        let product = self.product(state, form, memory(form, accesses));
+        engine.product(self.operation.stream, &product, workspace)
+    }
+
+    /// What a provider is asked for, with A, B and C at `memory`.
+    #[inline]
+    fn product<'g>(
+        &self,
+        state: &State,
+        form: &Form,
+        memory: [Operand<'g>; 3],
+    ) -> MatrixProduct<'g> {
         let matrix = |memory, side: Side| Matrix {
             memory,
             transform: form.ways[side as usize].0,
             leading: form.ways[side as usize].1,
             step: form.steps[side as usize],
         };
-        let [m, n, k, batch] = form.sizes;
-        let (a, b) = (
-            matrix((&*a).operand(), Side::A),
-            matrix((&*b).operand(), Side::B),
-        );
+        let ([m, n, k, batch], [a, b, c]) = (form.sizes, memory);
         let ((m, n), (a, b)) = match form.turned {
-            true => ((n, m), (b, a)),
-            false => ((m, n), (a, b)),
+            true => ((n, m), (matrix(a, Side::B), matrix(b, Side::A))),
+            false => ((m, n), (matrix(a, Side::A), matrix(b, Side::B))),
         };
-        let product = MatrixProduct {
+        MatrixProduct {
             element: ElementType::of::<T>(),
             m,
             n,
@@ -320,9 +348,18 @@ impl<T: Number> Product<'_, T> {
             a,
             b,
             beta: self.beta.operand(),
-            c: matrix(out.operand(), Side::Out),
+            c: matrix(c, Side::Out),
             deterministic: state.is_deterministic(),
-        };
-        engine.product(self.operation.stream, &product, workspace)
+        }
+    }
+}
+
+/// A, B and C as a provider takes them.
+#[inline]
+fn memory<'g, T>(form: &Form, (out, a, b): &'g mut Accesses<'_, T>) -> [Operand<'g>; 3] {
+    let (a, b) = ((&*a).operand(), (&*b).operand());
+    match form.turned {
+        true => [b, a, out.operand()],
+        false => [a, b, out.operand()],
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::TensorResult;
 use crate::number::sealed::Arithmetic;
-use cuda_buffer::{DeviceSliceMut, Operand};
+use cuda_buffer::{DeviceSliceMut, Operand, WriteAccess};
 use cuda_runtime::{Device, Stream};
 use std::fmt;
 
@@ -50,6 +50,30 @@ pub trait MatrixHandle: fmt::Debug + Send {
         product: &MatrixProduct<'_>,
         workspace: DeviceSliceMut<'_, u8>,
     ) -> TensorResult<()>;
+
+    /// Queues products that differ in their memory alone: `product` is the first of them, and `memory` has A, B and C of each, the
+    /// first one included. None of them depends on another one. One after the other, unless the library takes several at once.
+    ///
+    /// # Errors
+    /// As for [`product`](Self::product); those before the one that fails are queued.
+    fn products(
+        &mut self,
+        stream: &Stream,
+        product: &MatrixProduct<'_>,
+        memory: &[[Operand<'_>; 3]],
+        workspace: &mut WriteAccess<'_, u8>,
+    ) -> TensorResult<()> {
+        memory.iter().try_for_each(|&[a, b, c]| {
+            let matrix = |matrix: Matrix<'_>, memory| Matrix { memory, ..matrix };
+            let product = MatrixProduct {
+                a: matrix(product.a, a),
+                b: matrix(product.b, b),
+                c: matrix(product.c, c),
+                ..*product
+            };
+            self.product(stream, &product, workspace.as_slice_mut())
+        })
+    }
 }
 
 /// C = alpha op(A) op(B) + beta C for one or more column-major matrices, as BLAS takes it. Sizes count elements.

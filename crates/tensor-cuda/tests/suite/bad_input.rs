@@ -113,11 +113,8 @@ impl World {
     }
 
     fn finish(self) {
-        let simulated = self.runtime.simulation().unwrap().clone();
         drop(self.stream);
-        drop(self.runtime);
-        simulated.assert_no_reports();
-        assert!(simulated.shutdown().is_empty());
+        crate::common::assert_nothing_is_left(self.runtime);
     }
 }
 

@@ -18,12 +18,44 @@ pub(crate) fn cases(default: u32) -> u32 {
     default * times.and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 
-/// A runtime whose simulated device runs in the order of `seed`.
+/// A runtime whose simulated device runs in the order of `seed`. Where the loader finds a driver, that is used: with the emulated one the
+/// tests go the way of hardware, and products that of cuBLAS.
 pub(crate) fn setup(seed: u64) -> Setup {
     let simulation = SimDriver::builder().seed(seed);
     let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+    small_workspaces(&runtime);
     let stream = runtime.default_device().streams().acquire().unwrap();
     Setup { runtime, stream }
+}
+
+/// Makes workspaces of cuBLAS small, where products go through it: the emulated driver fills whatever is allocated.
+#[cfg(feature = "cuda")]
+pub(crate) fn small_workspaces(runtime: &Runtime) {
+    let small = || tensor_cuda::Cublas::builder().workspace_bytes(4096).open();
+    let hardware = runtime.simulation().is_none();
+    if let Some(small) = hardware
+        .then(small)
+        .and_then(Result::ok)
+        .map(std::sync::Arc::new)
+    {
+        for device in runtime.devices() {
+            tensor_cuda::Blas::of(device).set_provider(small.clone());
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn small_workspaces(_: &Runtime) {}
+
+/// Nothing was reported. All runtimes on a driver share one simulation, if it is simulated at all.
+pub(crate) fn assert_no_reports(runtime: &Runtime) {
+    match runtime.simulation() {
+        Some(simulated) => simulated.assert_no_reports(),
+        #[cfg(feature = "cuda")]
+        None => assert_eq!(cuda_contract::emulated::take_reports(), 0),
+        #[cfg(not(feature = "cuda"))]
+        None => unreachable!("there is no other driver"),
+    }
 }
 
 impl Setup {
@@ -33,13 +65,21 @@ impl Setup {
 
     /// Nothing was reported and nothing is left.
     pub(crate) fn finish(self) {
-        let simulated = self.runtime.simulation().unwrap().clone();
         drop(self.stream);
-        drop(self.runtime);
-        simulated.assert_no_reports();
-        let left = simulated.shutdown();
-        assert!(left.is_empty(), "{left:?}");
+        assert_nothing_is_left(self.runtime);
     }
+}
+
+/// Nothing was reported and, on a simulated device, nothing is left.
+pub(crate) fn assert_nothing_is_left(runtime: Runtime) {
+    assert_no_reports(&runtime);
+    let Some(simulated) = runtime.simulation().cloned() else {
+        return;
+    };
+    drop(runtime);
+    simulated.assert_no_reports();
+    let left = simulated.shutdown();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// How a view is cut from a tensor: permuted, and each dimension cut and stepped.

@@ -109,7 +109,7 @@ fn results<T: Exact<Magnitude: Exact>>(schedule: Schedule, [m, n, k]: [usize; 3]
         unreachable!()
     };
     assert_eq!(of_one, &all[4..], "of two streams");
-    runtime.simulation().unwrap().assert_no_reports();
+    crate::common::assert_no_reports(&runtime);
     all
 }
 

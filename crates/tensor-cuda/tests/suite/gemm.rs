@@ -14,6 +14,7 @@ struct Setup {
 fn setup(seed: u64) -> Setup {
     let simulation = SimDriver::builder().seed(seed);
     let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+    crate::common::small_workspaces(&runtime);
     let stream = runtime.default_device().streams().acquire().unwrap();
     Setup { runtime, stream }
 }
@@ -28,8 +29,7 @@ impl Setup {
     }
 
     fn finish(self) {
-        let simulated = self.runtime.simulation().unwrap();
-        simulated.assert_no_reports();
+        crate::common::assert_no_reports(&self.runtime);
     }
 }
 
@@ -259,11 +259,14 @@ fn a_part_of_an_empty_operand_is_an_empty_operand() {
 fn a_failed_launch_leaves_everything_usable() {
     use cuda_driver::{Call, ErrorCode};
     let setup = setup(0);
+    let Some(simulated) = setup.runtime.simulation() else {
+        return; // Hardware does not fail when it is told to.
+    };
     let (a, mut c) = (
         setup.tensor(&matrix(2, 2, 1)),
         setup.tensor(&matrix(2, 2, 0)),
     );
-    let faults = setup.runtime.simulation().unwrap().faults();
+    let faults = simulated.faults();
     faults.fail_nth(Call::LaunchKernel, 1, ErrorCode::LAUNCH_OUT_OF_RESOURCES);
     assert!(gemm(&setup.stream, &mut c, 1.0, &a, &a, 0.0).is_err());
     assert_eq!(c.to_ndarray().unwrap(), matrix(2, 2, 0));

@@ -343,6 +343,8 @@ fn separate_matrices_of_any_size_in_one_batch() {
 #[test]
 fn a_product_is_one_launch_and_one_event() {
     let setup = setup(0);
+    // What a library launches it launches by itself.
+    Blas::of(setup.device()).set_provider(std::sync::Arc::new(tensor_cuda::HostBlas::default()));
     let (device, stream) = (setup.device(), &setup.stream);
     let a = CudaTensor::full(stream, [4, 4], 1.0_f32).unwrap();
     let mut c = CudaTensor::<f32, 2>::uninitialized_on(stream, [4, 4]).unwrap();
@@ -365,13 +367,15 @@ fn a_product_is_one_launch_and_one_event() {
 #[test]
 fn products_outlive_the_runtime_handle() {
     let runtime = Runtime::builder().build().unwrap();
-    let simulated = runtime.simulation().unwrap().clone();
+    let simulated = runtime.simulation().cloned();
     let stream = runtime.default_device().streams().acquire().unwrap();
     drop(runtime);
     let a = CudaTensor::full(&stream, [2, 2], 1.0_f32).unwrap();
     let c = matmul(&stream, &a, &a).unwrap();
     assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((2, 2), 2.0));
     drop((a, c, stream));
-    simulated.assert_no_reports();
-    assert!(simulated.shutdown().is_empty());
+    if let Some(simulated) = simulated {
+        simulated.assert_no_reports();
+        assert!(simulated.shutdown().is_empty());
+    }
 }

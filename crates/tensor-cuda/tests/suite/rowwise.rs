@@ -46,6 +46,6 @@ proptest! {
             let at = first(&f32::is_nan).or_else(|| first(&|x| x == high)).unwrap();
             prop_assert_eq!(column as usize, at);
         }
-        runtime.simulation().unwrap().assert_no_reports();
+        crate::common::assert_no_reports(&runtime);
     }
 }

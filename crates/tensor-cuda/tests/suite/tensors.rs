@@ -89,10 +89,12 @@ fn case_07_sizes_that_wrap_are_refused() {
 #[test]
 fn reading_what_was_never_written_is_reported() {
     let runtime = Runtime::builder().build().unwrap();
+    let Some(simulated) = runtime.simulation() else {
+        return; // Hardware reports nothing.
+    };
     let tensor = CudaTensor::<f32, 2>::uninitialized(runtime.default_device(), [2, 2]).unwrap();
     let _ = tensor.to_ndarray();
-    let reports = runtime.simulation().unwrap().reports();
-    assert!(!reports.is_empty());
+    assert!(!simulated.reports().is_empty());
 }
 
 #[cfg(feature = "snan-fill")]
@@ -372,7 +374,7 @@ fn new_tensors_are_ordered_with_other_streams() {
         let b = a.duplicate(&one).unwrap();
         fill(&two, &mut a, 5.0).unwrap();
         assert_eq!(b.to_ndarray().unwrap().sum(), 8.0);
-        runtime.simulation().unwrap().assert_no_reports();
+        crate::common::assert_no_reports(&runtime);
     }
 }
 

@@ -113,10 +113,7 @@ proptest! {
         }
         prop_assert_eq!(to.tensor.to_vec().unwrap(), expected.as_slice().unwrap());
         drop((from, to, stream));
-        let simulated = runtime.simulation().unwrap().clone();
-        drop(runtime);
-        simulated.assert_no_reports();
-        prop_assert!(simulated.shutdown().is_empty());
+        crate::common::assert_nothing_is_left(runtime);
     }
 }
 
@@ -354,7 +351,7 @@ fn a_capture_refuses_to_change_the_layout_on_another_device() {
     graph.launch(&stream).unwrap();
     assert_eq!(b.to_ndarray().unwrap(), Array2::<f32>::zeros((3, 3)));
     copy(&stream, b.view_mut().transposed(), &a).unwrap();
-    runtime.simulation().unwrap().assert_no_reports();
+    crate::common::assert_no_reports(&runtime);
 }
 
 /// The copy is queued at once, and the host awaits its end.

@@ -186,10 +186,7 @@ fn streams_dont_share_a_workspace_unordered() {
         let issued = device.order_counts().waits_issued - before.waits_issued;
         assert!(issued <= 8, "{issued}");
         drop((streams, a, results));
-        let simulated = runtime.simulation().unwrap().clone();
-        drop(runtime);
-        simulated.assert_no_reports();
-        assert!(simulated.shutdown().is_empty());
+        crate::common::assert_nothing_is_left(runtime);
     }
 }
 
@@ -372,5 +369,5 @@ fn leases_take_a_handle_before_a_stream_and_wait_their_turn() {
         }
     });
     stream.synchronize().unwrap();
-    runtime.simulation().unwrap().assert_no_reports();
+    crate::common::assert_no_reports(&runtime);
 }

@@ -1,0 +1,164 @@
+//! Handles: what each is set to, and the context that it works in.
+
+use crate::driver::{Driver, Handle, check, driver};
+use crate::kernels::{IMAGE, NAMES};
+use crate::types::{Status, cublasHandle_t, refused};
+use cuda_driver::hardware_models::{entry_points, register};
+use parking_lot::{Mutex, MutexGuard};
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// Bytes of the workspace that a handle has by itself.
+const OWN_BYTES: usize = 4096;
+
+/// What a handle is set to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) stream: Handle,
+    /// Address and bytes of the program's workspace; the handle's own is used without one.
+    pub(crate) workspace: Option<(u64, usize)>,
+    pub(crate) device_scalars: bool,
+    pub(crate) atomics: bool,
+    pub(crate) math: u32,
+}
+
+/// A handle.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) context: Handle,
+    pub(crate) functions: Functions,
+    own_workspace: u64,
+    settings: Mutex<Settings>,
+}
+
+/// Live handles by number; numbers are not used again.
+static HANDLES: Mutex<(usize, Vec<(usize, Arc<State>)>)> = Mutex::new((0, Vec::new()));
+
+/// The kernels' functions, by [`NAMES`].
+type Functions = [Handle; NAMES.len()];
+
+/// Those of each context: loaded once, as a library's code is.
+static LOADED: Mutex<Vec<(Handle, Functions)>> = Mutex::new(Vec::new());
+
+/// The functions in the current context, which is `context`.
+fn functions(driver: &'static Driver, context: Handle) -> Result<Functions, Status> {
+    let mut loaded = LOADED.lock();
+    if let Some((_, functions)) = loaded.iter().find(|(of, _)| *of == context) {
+        return Ok(*functions);
+    }
+    // SAFETY: the function was found under this name.
+    unsafe { register(driver.register, &IMAGE) }.map_err(|_| Status::InternalError)?;
+    let text = CString::new(entry_points(IMAGE.kernels)).map_err(|_| Status::InternalError)?;
+    let mut module = 0;
+    // SAFETY: the pointers are to a number of ours and to text that ends with a zero.
+    let result = unsafe { (driver.load)(&mut module, text.as_ptr()) };
+    check(result, "cuModuleLoadData")?;
+    let mut functions = [0; NAMES.len()];
+    for (function, name) in functions.iter_mut().zip(NAMES) {
+        // SAFETY: as above.
+        let found = unsafe { (driver.function)(function, module, name.as_ptr()) };
+        check(found, "cuModuleGetFunction")?;
+    }
+    loaded.push((context, functions));
+    Ok(functions)
+}
+
+impl State {
+    fn new(driver: &'static Driver) -> Result<Self, Status> {
+        let context = driver.current()?;
+        let functions = functions(driver, context)?;
+        let mut own_workspace = 0;
+        // SAFETY: the pointer is to a number of ours.
+        let allocated = unsafe { (driver.alloc)(&mut own_workspace, OWN_BYTES) };
+        check(allocated, "cuMemAlloc")?;
+        Ok(Self {
+            context,
+            functions,
+            own_workspace,
+            settings: Mutex::new(Settings {
+                stream: 0,
+                workspace: None,
+                device_scalars: false,
+                atomics: false,
+                math: 0,
+            }),
+        })
+    }
+
+    /// The settings, for one call: calls of a handle must not overlap, and need its context.
+    pub(crate) fn settings(&self) -> Result<MutexGuard<'_, Settings>, Status> {
+        let current = driver()?.current()?;
+        if current != self.context {
+            return Err(refused!(
+                NotInitialized,
+                "a handle of context {:#x} was used while {current:#x} is current",
+                self.context
+            ));
+        }
+        self.settings.try_lock().ok_or_else(|| {
+            refused!(
+                InternalError,
+                "two threads use one handle at once: its settings are shared, so lease it"
+            )
+        })
+    }
+
+    /// Where scratch goes: address and bytes.
+    pub(crate) fn workspace(&self, settings: &Settings) -> (u64, usize) {
+        settings
+            .workspace
+            .unwrap_or((self.own_workspace, OWN_BYTES))
+    }
+}
+
+/// A new handle in the current context.
+pub(crate) fn create() -> Result<cublasHandle_t, Status> {
+    let state = Arc::new(State::new(driver()?)?);
+    let mut handles = HANDLES.lock();
+    handles.0 += 1;
+    // No address of anything, and not null.
+    let number = 0xcb1a_0000 + 16 * handles.0;
+    handles.1.push((number, state));
+    Ok(std::ptr::without_provenance_mut(number))
+}
+
+/// The handle of this name.
+pub(crate) fn find(handle: cublasHandle_t) -> Result<Arc<State>, Status> {
+    let handles = HANDLES.lock();
+    let found = handles
+        .1
+        .iter()
+        .find(|(number, _)| *number == handle.addr());
+    found.map(|(_, state)| state.clone()).ok_or_else(|| {
+        refused!(
+            NotInitialized,
+            "{:#x} is no handle, or one that was destroyed",
+            handle.addr()
+        )
+    })
+}
+
+/// Ends a handle, after all work of the device. After an error it is as before.
+pub(crate) fn destroy(handle: cublasHandle_t) -> Result<(), Status> {
+    let (driver, state) = (driver()?, find(handle)?);
+    let _alone = state.settings()?;
+    // SAFETY: the call takes no pointers.
+    check(unsafe { (driver.synchronize)() }, "cuCtxSynchronize")?;
+    // SAFETY: all work is over, and nobody else knows the memory.
+    check(unsafe { (driver.free)(state.own_workspace) }, "cuMemFree")?;
+    HANDLES
+        .lock()
+        .1
+        .retain(|(number, _)| *number != handle.addr());
+    Ok(())
+}
+
+/// How many handles there are.
+pub(crate) fn alive() -> usize {
+    HANDLES.lock().1.len()
+}
+
+/// Forgets all of them.
+pub(crate) fn forget() {
+    HANDLES.lock().1.clear();
+}

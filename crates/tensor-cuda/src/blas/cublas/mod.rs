@@ -1,0 +1,21 @@
+//! Matrix products by cuBLAS, found and loaded when the program runs.
+//!
+//! `places` says where it may be, `library` loads it, `calls` declares its functions, `error` says what went wrong; `provider` is what users
+//! choose, `owned` a handle of the library, `handle` what is done with it, `product` a product as the library takes it, and `tables` where
+//! batches of pointers keep them.
+
+mod calls;
+mod error;
+mod handle;
+mod library;
+mod owned;
+mod places;
+mod product;
+mod provider;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use error::{CublasError, CublasStatus, FailedCall, ProductSizes, TriedPlace};
+pub use library::Version as CublasVersion;
+pub use provider::{Cublas, CublasBuilder, MathMode};
