@@ -42,12 +42,6 @@ exports! {
         Ok(())
     }
 
-    /// Forgets every handle, without its end.
-    fn carve_cublas_forget() {
-        crate::handle::forget();
-        Ok(())
-    }
-
     /// How many handles are alive.
     fn carve_cublas_handles(count: *mut usize) {
         put(count, crate::handle::alive())

@@ -157,8 +157,3 @@ pub(crate) fn destroy(handle: cublasHandle_t) -> Result<(), Status> {
 pub(crate) fn alive() -> usize {
     HANDLES.lock().1.len()
 }
-
-/// Forgets all of them.
-pub(crate) fn forget() {
-    HANDLES.lock().1.clear();
-}

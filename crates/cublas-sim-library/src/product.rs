@@ -85,7 +85,7 @@ impl Product {
         let [of_a, of_b] = self.operations;
         let of_a = stored(of_a, m, k);
         let of_b = stored(of_b, k, n);
-        for (name, [rows, columns], matrix) in [
+        for (name, [rows, _], matrix) in [
             ("A", of_a, self.a),
             ("B", of_b, self.b),
             ("C", [m, n], self.c),
@@ -97,15 +97,18 @@ impl Product {
                     matrix.leading
                 ));
             }
-            let span = i128::from(matrix.leading) * i128::from(columns);
-            if matrix.step < 0 || (name == "C" && self.batch > 1 && i128::from(matrix.step) < span)
-            {
-                return Err(refused!(
-                    InvalidValue,
-                    "{name} of {rows} x {columns} elements steps by {}: matrices of the output overlap",
-                    matrix.step
-                ));
+            if matrix.step < 0 {
+                return Err(refused!(InvalidValue, "{name} steps by {}", matrix.step));
             }
+        }
+        if self.overlaps() {
+            return Err(refused!(
+                InvalidValue,
+                "{} matrices of {m} x {n} elements with leading dimension {} and step {} overlap in the output",
+                self.batch,
+                self.c.leading,
+                self.c.step
+            ));
         }
         if self.alpha.is_null() || self.beta.is_null() {
             return Err(refused!(InvalidValue, "a factor is a null pointer"));
@@ -159,6 +162,23 @@ impl Product {
             operations: self.operations.map(|operation| operation.0.into()),
             steps: [steps(self.c), steps(self.a), steps(self.b)],
         }))
+    }
+}
+
+impl Product {
+    /// Whether two elements of the output may lie at one place.
+    fn overlaps(&self) -> bool {
+        let [m, n, _] = self.sizes;
+        let mut dims = [(m, 1), (n, self.c.leading), (self.batch, self.c.step)];
+        dims.sort_by_key(|(_, stride)| *stride);
+        let mut span: i128 = 1;
+        dims.into_iter()
+            .filter(|(count, _)| *count > 1)
+            .any(|(count, stride)| {
+                let overlaps = i128::from(stride) < span;
+                span += i128::from(count - 1) * i128::from(stride);
+                overlaps
+            })
     }
 }
 

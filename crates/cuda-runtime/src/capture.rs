@@ -167,12 +167,10 @@ impl Capture {
         core.check()?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let global = GlobalCapture::announce(core, mode);
-        // Counted first: what must not be called during a capture looks at the count.
-        core.capture_opened();
-        let begun = stream.slot().begin_capture(number, |driver, raw| {
+        stream.slot().begin_capture(number, |driver, raw| {
             driver.capture_begin(core.id, raw, mode)
-        });
-        begun.inspect_err(|_| core.capture_closed())?;
+        })?;
+        core.capture_opened();
         let session = Rc::new(Session {
             number,
             device: device.clone(),

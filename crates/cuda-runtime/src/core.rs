@@ -401,13 +401,4 @@ impl DeviceCore {
             self.capture_ended.wait(&mut open);
         }
     }
-
-    /// Runs `calls` while no capture is open on the device, and lets none begin meanwhile. For threads of the runtime only.
-    pub(crate) fn between_captures<T>(&self, calls: impl FnOnce() -> T) -> T {
-        let mut open = self.captures.lock();
-        while *open > 0 {
-            self.capture_ended.wait(&mut open);
-        }
-        calls()
-    }
 }

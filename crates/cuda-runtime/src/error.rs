@@ -166,8 +166,7 @@ pub enum RuntimeError {
         kernel: &'static str,
     },
 
-    /// A library that works on the device failed where its own error can't be returned: in a destructor, or in a capture that its
-    /// end fails.
+    /// A library that works on the device failed in a capture, whose end returns this.
     #[error("{function} of {library} returned status {status}")]
     Library {
         /// The library.

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::graph::Kept;
 use crate::primitive::{AtomicBool, Condvar, Mutex, Ordering};
 use crate::{RuntimeError, RuntimeResult};
-use cuda_driver::{CaptureMode, DevicePtr, Driver};
+use cuda_driver::{CaptureMode, DevicePtr};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::Cell;
@@ -58,13 +58,7 @@ pub(crate) enum Grabbed {
     Registered(HostAddress, Owner),
     /// Objects that the work needs.
     Kept(Kept),
-    /// What is to be called, while no capture is open.
-    Call(LateCall),
 }
-
-/// A call that is made once. Of a call that is not, what it would need stays as it is.
-pub(crate) type LateCall =
-    Arc<Mutex<Option<Box<dyn FnOnce(&dyn Driver) -> RuntimeResult<()> + Send>>>>;
 
 impl Grabbed {
     /// Work that may go on for ever needs its objects for ever, and so does memory that stays registered.
@@ -72,7 +66,7 @@ impl Grabbed {
         match self {
             Self::Kept(objects) => std::mem::forget(objects.clone()),
             Self::Registered(_, owner) => std::mem::forget(owner.clone()),
-            Self::Device(_) | Self::Host(_) | Self::Call(_) => {}
+            Self::Device(_) | Self::Host(_) => {}
         }
     }
 }
@@ -83,7 +77,6 @@ impl fmt::Debug for Grabbed {
             Self::Device(address) => address.fmt(f),
             Self::Host(address) | Self::Registered(address, _) => address.fmt(f),
             Self::Kept(objects) => write!(f, "{} objects", objects.len()),
-            Self::Call(_) => f.write_str("a call"),
         }
     }
 }
@@ -122,13 +115,6 @@ impl Grave {
             },
             // They go with the grave.
             Grabbed::Kept(_) => Ok(()),
-            Grabbed::Call(call) => match call.lock().take() {
-                Some(call) => core.between_captures(|| {
-                    core.check_poison()?;
-                    call(&*core.driver)
-                }),
-                None => Ok(()),
-            },
         }
     }
 }
@@ -277,34 +263,5 @@ impl Device {
                 grave.memory.lose();
             }
         }
-    }
-    /// Makes a call on a thread of the device's own, while no capture is open on the device; none begins meanwhile. For calls that wait
-    /// for the whole device, as the end of a library's handle does: who drops such a handle does not wait.
-    ///
-    /// When the runtime is shut down, or goes with its last handle, the call has been made. A poisoned device and a forked child make it
-    /// no more. An error of it is returned by the next checked call on the device.
-    ///
-    /// ```
-    /// use cuda_runtime::Runtime;
-    ///
-    /// # fn main() -> cuda_runtime::RuntimeResult<()> {
-    /// let runtime = Runtime::builder().build()?;
-    /// let device = runtime.default_device();
-    /// let id = device.id();
-    /// device.call_late(move |driver| Ok(driver.device_synchronize(id)?));
-    /// runtime.shutdown()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn call_late(&self, call: impl FnOnce(&dyn Driver) -> RuntimeResult<()> + Send + 'static) {
-        if self.is_forked() {
-            std::mem::forget(call); // The parent makes it.
-            return;
-        }
-        self.free_later(Grave {
-            memory: Grabbed::Call(Arc::new(Mutex::new(Some(Box::new(call))))),
-            bytes: 0,
-            outstanding: SmallVec::new(),
-        });
     }
 }

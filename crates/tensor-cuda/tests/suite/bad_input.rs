@@ -74,6 +74,7 @@ impl World {
     fn new() -> Self {
         let simulation = SimDriver::builder().devices(2);
         let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+        crate::common::small_workspaces(&runtime);
         let stream = runtime.default_device().streams().acquire().unwrap();
         Self { runtime, stream }
     }

@@ -17,6 +17,7 @@ use tensor_cuda::{
 fn runtime(schedule: Schedule) -> Runtime {
     let simulation = SimDriver::builder().schedule(schedule);
     let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+    crate::common::small_workspaces(&runtime);
     Blas::of(runtime.default_device()).set_deterministic(true);
     runtime
 }

@@ -309,6 +309,7 @@ fn copies_come_from_the_arena_in_scope_and_work_under_capture() {
 fn an_arena_of_another_device_is_not_asked_for_room() {
     let simulation = SimDriver::builder().devices(2);
     let runtime = Runtime::builder().simulation(simulation).build().unwrap();
+    crate::common::small_workspaces(&runtime);
     let [here, there] = runtime.devices() else {
         panic!()
     };
@@ -330,6 +331,7 @@ fn an_arena_of_another_device_is_not_asked_for_room() {
 #[test]
 fn leases_take_a_handle_before_a_stream_and_wait_their_turn() {
     let runtime = Runtime::builder().streams_per_device(8).build().unwrap();
+    crate::common::small_workspaces(&runtime);
     let device = runtime.default_device();
     let blas = Blas::of(device);
     let leases: Vec<_> = (0..4).map(|_| blas.lease().unwrap()).collect();

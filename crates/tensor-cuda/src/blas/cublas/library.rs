@@ -4,6 +4,7 @@ use super::calls::{
     Handles, Products32, Products64, Properties, cublasStatus_t, libraryPropertyType_t,
 };
 use super::error::{CublasError, TriedPlace};
+use super::owned::Idle;
 use super::places::{Candidate, Place, Surroundings};
 use cuda_driver::hardware;
 use parking_lot::Mutex;
@@ -42,6 +43,8 @@ pub(super) struct Library {
     pub(super) products: Products32,
     /// Those with 64-bit sizes, where there are any.
     pub(super) wide: Option<Products64>,
+    /// Handles that nobody has.
+    pub(super) idle: Idle,
 }
 
 /// Libraries by the path that they were loaded from.
@@ -116,6 +119,7 @@ impl Library {
             handles,
             products,
             wide,
+            idle: Idle::default(),
         }));
         loaded.push(library);
         Ok(library)

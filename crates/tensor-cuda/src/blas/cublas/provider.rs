@@ -120,6 +120,19 @@ impl Cublas {
         &self.library.path
     }
 
+    /// Ends handles of the library on `device` that nobody has, and so gives their memory back; how many those were.
+    ///
+    /// Nothing else ends them: the library waits for the whole device then, which would stop other work and invalidate every capture that
+    /// is open. A handle that is not needed any more, as after [`Blas::set_handles`](crate::Blas::set_handles), the end of a runtime or
+    /// of a graph, is kept for the next one that is needed, of whatever settings and runtime. Call this while no thread captures.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CaptureActive`](cuda_runtime::RuntimeError::CaptureActive) while this thread captures; [`CublasError::Call`], and then the handle is still there.
+    #[track_caller]
+    pub fn end_idle_handles(&self, device: &Device) -> TensorResult<usize> {
+        super::owned::end_idle(self.library, device)
+    }
+
     /// How products are computed.
     #[must_use]
     pub fn math(&self) -> MathMode {

@@ -124,9 +124,13 @@ fn runtime() -> Runtime {
     runtime
 }
 
-/// Nothing was reported, and no handle is left.
+/// Nothing was reported, and no handle is in use.
 fn finish(runtime: Runtime, double: &Double) {
+    let devices = runtime.devices().to_vec();
     runtime.shutdown().unwrap();
+    for device in &devices {
+        small().end_idle_handles(device).unwrap();
+    }
     assert_eq!(cuda_contract::emulated::take_reports(), 0);
     assert_eq!(double.handles(), 0);
 }
@@ -400,75 +404,60 @@ fn a_product_that_fails_in_a_capture_dooms_it() {
     finish(runtime, &double);
 }
 
-/// The end of a handle waits for the device, which a capture forbids: it waits for the capture. A graph keeps its handles.
+/// Handles are used again, and end when that is asked for: not in a capture, and not those that a graph keeps.
 #[test]
-fn handles_end_between_captures_and_after_graphs() {
+fn handles_are_kept_for_the_next_and_end_on_request() {
     let Some(double) = Double::find() else { return };
     let runtime = runtime();
     let device = runtime.default_device();
     let stream = device.streams().acquire().unwrap();
     let a = CudaTensor::full(&stream, [4, 4], 1.0_f32).unwrap();
     let mut c = CudaTensor::<f32, 2>::uninitialized(device, [4, 4]).unwrap();
-    let blas = Blas::of(device);
-    assign_product(&stream, &mut c, &a, &a).unwrap();
-    assert_eq!(double.handles(), 1);
+    let (blas, cublas) = (Blas::of(device), small());
+    let before = double.calls("cublasCreate_v2");
+    let made = || double.calls("cublasCreate_v2") - before;
+    for math in [MathMode::Full, MathMode::Tf32, MathMode::Full] {
+        let provider = Cublas::builder().workspace_bytes(4096).math(math);
+        blas.set_provider(Arc::new(provider.open().unwrap()));
+        assign_product(&stream, &mut c, &a, &a).unwrap();
+    }
+    assert_eq!((made(), double.handles()), (1, 1));
     let graph = stream
         .capture(|_| {
-            // The handle of the provider before has nothing to do any more.
-            blas.set_provider(Arc::new(small()));
+            // The handle of the provider before is free, and the next one takes it.
+            blas.set_provider(Arc::new(cublas));
             assign_product(&stream, &mut c, &a, &a)?;
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert_eq!(double.handles(), 2);
+            let refused = cublas.end_idle_handles(device).unwrap_err().to_string();
+            assert!(refused.contains("while this thread captures"), "{refused}");
             TensorResult::Ok(())
         })
         .unwrap();
     graph.launch(&stream).unwrap();
     assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((4, 4), 4.0));
-    let wait_for = |handles: usize| {
-        for _ in 0..2000 {
-            if double.handles() == handles {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        panic!("{} handles, not {handles}", double.handles());
-    };
-    wait_for(1);
     blas.set_provider(Arc::new(HostBlas::default()));
+    assert_eq!(
+        cublas.end_idle_handles(device).unwrap(),
+        0,
+        "the graph has it"
+    );
     graph.launch(&stream).unwrap();
-    assert_eq!(double.handles(), 1);
+    stream.synchronize().unwrap();
     drop(graph);
-    wait_for(0);
-    // One that does not end is told, and stays.
-    blas.set_provider(Arc::new(small()));
-    assign_product(&stream, &mut c, &a, &a).unwrap();
+    runtime.default_device().check().unwrap();
+    // One that does not end is still there.
     double.fail("cublasDestroy_v2", 1, 14);
-    blas.set_provider(Arc::new(HostBlas::default()));
-    let told = (0..2000).find_map(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        device.check().err()
-    });
-    let told = told.unwrap().to_string();
+    let error = cublas.end_idle_handles(device).unwrap_err();
     assert!(
-        told.contains("cublasDestroy of cuBLAS 12.8.4 returned status 14"),
-        "{told}"
+        error
+            .to_string()
+            .starts_with("cublasDestroy of cuBLAS 12.8.4 returned"),
+        "{error}"
     );
     assert_eq!(double.handles(), 1);
-    drop((a, c, stream));
-    runtime.shutdown().unwrap();
-    assert_eq!(cuda_contract::emulated::take_reports(), 0);
-    // It would be found in the next test.
-    double.forget_handles();
-}
-
-impl Double {
-    /// Destroys what a test has lost on purpose.
-    fn forget_handles(&self) {
-        type Forget = unsafe extern "C" fn() -> c_uint;
-        let forget = self.symbol::<Forget>(c"carve_cublas_forget").unwrap();
-        // SAFETY: the function takes nothing.
-        assert_eq!(unsafe { forget() }, 0);
-    }
+    assert_eq!(cublas.end_idle_handles(device).unwrap(), 1);
+    assert_eq!((made(), double.handles()), (1, 0));
+    drop((a, c, stream, blas));
+    finish(runtime, &double);
 }
 
 #[test]
