@@ -92,18 +92,16 @@ impl Driver {
     ) -> Result<T, Status> {
         const RELAXED: c_uint = 2;
         let mut mode = RELAXED;
-        // SAFETY: the pointer is to a number of ours, here and below.
-        check(
-            unsafe { (self.exchange_mode)(&mut mode) },
-            "cuThreadExchangeStreamCaptureMode",
-        )?;
+        self.exchange(&mut mode)?;
         let result = calls();
-        // SAFETY: as above.
-        check(
-            unsafe { (self.exchange_mode)(&mut mode) },
-            "cuThreadExchangeStreamCaptureMode",
-        )?;
+        self.exchange(&mut mode)?;
         result
+    }
+
+    fn exchange(&self, mode: &mut c_uint) -> Result<(), Status> {
+        // SAFETY: the pointer is to a number of ours.
+        let exchanged = unsafe { (self.exchange_mode)(mode) };
+        check(exchanged, "cuThreadExchangeStreamCaptureMode")
     }
 }
 

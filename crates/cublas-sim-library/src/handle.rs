@@ -31,8 +31,11 @@ pub(crate) struct State {
     settings: Mutex<Settings>,
 }
 
-/// Live handles by number; numbers are not used again.
-static HANDLES: Mutex<(usize, Vec<(usize, Arc<State>)>)> = Mutex::new((0, Vec::new()));
+/// The last number of a handle, and live handles by number; numbers are not used again.
+#[derive(Debug)]
+struct Handles(usize, Vec<(usize, Arc<State>)>);
+
+static HANDLES: Mutex<Handles> = Mutex::new(Handles(0, Vec::new()));
 
 /// The kernels' functions, by [`NAMES`].
 type Functions = [Handle; NAMES.len()];

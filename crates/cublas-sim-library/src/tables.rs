@@ -31,10 +31,8 @@ pub(crate) fn read(
             let mut read = vec![0_u64; count];
             let to = from_mut(read.as_mut_slice()).cast();
             // SAFETY: there is room for so many bytes.
-            check(
-                unsafe { (driver.download)(to, array, 8 * count) },
-                "cuMemcpyDtoH",
-            )?;
+            let copied = unsafe { (driver.download)(to, array, 8 * count) };
+            check(copied, "cuMemcpyDtoH")?;
             *pointers = read;
         }
         Ok(())

@@ -38,11 +38,14 @@ pub(crate) fn print(
         let each = micros / outcome.batches as f64;
         format!("{micros:.1} us ({each:.2} us per batch)")
     });
+    let provider = tensor_cuda::Blas::of(device).provider();
+    let products = provider.map_or_else(|error| error.to_string(), |by| by.name().to_owned());
     let rows = [
         (
             "device",
             format!("{} ({})", device.properties().name, runtime.driver().name()),
         ),
+        ("products by", products),
         (
             "batches",
             format!("{} of {}", outcome.batches, outcome.batch),

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 pub enum CublasError {
     /// None of the places has one that can be used.
     #[error(
-        "no cuBLAS that can be used was found; set CARVE_CUBLAS to the path of libcublas.so.12 or libcublas.so.13. Tried:{}",
+        "no cuBLAS that can be used was found; set CARVE_CUBLAS to the path of libcublas.so.12 or libcublas.so.13, or to nothing to do \
+         without. Tried:{}",
         told(.tried)
     )]
     NotFound {
@@ -103,6 +104,9 @@ pub struct TriedPlace {
 }
 
 fn told(tried: &[TriedPlace]) -> String {
+    if tried.is_empty() {
+        return " nothing, since it is set to nothing".to_owned();
+    }
     let line = |TriedPlace { place, problem }: &TriedPlace| match problem {
         Some(problem) => format!("\n  {place}: {problem}"),
         None => format!("\n  {place}: it is not there"),
