@@ -44,6 +44,10 @@ pub enum AsyncError {
         site: &'static Location<'static>,
     },
 
+    /// The thread runs an executor of the crate `futures`, and waiting on it might wait for tasks of that executor.
+    #[error("waiting would block the executor that runs on this thread: await the ticket instead")]
+    InsideExecutor,
+
     /// As many operations are queued as the limit allows. Nothing was queued.
     #[error("{limit} operations are queued, which is the limit: await a place for the next one")]
     Full {

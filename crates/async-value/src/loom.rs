@@ -52,7 +52,7 @@ fn model(stops: usize, test: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn loom_readers_get_what_the_writer_before_them_left() {
-    model(2, || {
+    model(3, || {
         let value = Async::new(0);
         let (first, between, second, last) =
             (value.write(), value.read(), value.write(), value.read());
@@ -94,7 +94,7 @@ fn loom_a_writer_is_alone_after_two_readers() {
 
 #[test]
 fn loom_a_ticket_given_up_does_not_hold_up_others() {
-    model(2, || {
+    model(3, || {
         let value = Async::new(0);
         let (first, given_up, lost, last) =
             (value.write(), value.read(), value.write(), value.read());
@@ -121,7 +121,7 @@ fn loom_a_ticket_given_up_does_not_hold_up_others() {
 
 #[test]
 fn loom_a_failure_is_told_up_to_the_next_write() {
-    model(2, || {
+    model(3, || {
         let value = Async::new(0);
         let (first, between, second, last) =
             (value.write(), value.read(), value.write(), value.read());
@@ -145,7 +145,7 @@ fn loom_a_failure_is_told_up_to_the_next_write() {
 
 #[test]
 fn loom_a_reader_that_releases_early_lets_the_writer_on() {
-    model(2, || {
+    model(3, || {
         let (value, done) = (Async::new(1), Async::empty());
         let (early, finish) = (value.read(), done.write());
         let write = value.write();

@@ -166,7 +166,8 @@ impl SeededExecutor {
     /// until something outside wakes one of them.
     ///
     /// # Errors
-    /// [`AsyncError::Stalled`] when nothing can go on and tasks wait for each other in a circle; [`AsyncError::InsideTask`].
+    /// [`AsyncError::Stalled`] when nothing can go on and tasks wait for each other in a circle; [`AsyncError::InsideTask`] and
+    /// [`AsyncError::InsideExecutor`].
     #[track_caller]
     pub fn run_until<F: Future>(&self, future: F) -> Result<F::Output, AsyncError> {
         let info = TaskInfo::new("run_until", Location::caller());

@@ -141,8 +141,12 @@ pub(crate) fn postpone(queue: &Arc<Queue>, key: Key) -> bool {
     with_current(|running| running.abandoned.push((queue.clone(), key))).is_some()
 }
 
-/// Fails inside a task, where blocking the thread would block others.
+/// Fails inside a task, where blocking the thread would block others, and where an executor is known to run on the thread.
 pub(crate) fn refuse_inside() -> Result<(), AsyncError> {
+    #[cfg(feature = "futures")]
+    if futures_executor::enter().is_err() && current().is_none() {
+        return Err(AsyncError::InsideExecutor);
+    }
     let polled = |running: &mut Running| running.polled.then(|| running.task.clone());
     match with_current(polled).flatten() {
         None => Ok(()),

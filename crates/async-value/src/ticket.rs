@@ -105,7 +105,7 @@ impl<T> Write<T> {
     /// Waits on this thread. See [`Async::wait`](crate::Async::wait).
     ///
     /// # Errors
-    /// [`AsyncError::InsideTask`], [`AsyncError::Stalled`]. The write is given up then.
+    /// [`AsyncError::InsideTask`], [`AsyncError::InsideExecutor`], [`AsyncError::Stalled`]. The write is given up then.
     pub fn wait(self) -> Result<WriteGuard<T>, AsyncError> {
         let (queue, key) = (self.0.shared().queue.clone(), self.0.key);
         blocking::wait(self, &queue, key)

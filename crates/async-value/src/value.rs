@@ -87,11 +87,12 @@ impl<T> Async<T> {
 
     /// Reads, and waits on this thread until that is possible.
     ///
-    /// Only outside of tasks. Inside one that [`spawn`](crate::spawn()) has made that is an error; of tasks that an executor
-    /// was given in another way nothing is known here, and they would block it.
+    /// Only outside of executors. Inside a task that [`spawn`](crate::spawn()) has made that is an error, and with the feature
+    /// `futures` wherever an executor of that crate runs on the thread. What other executors were given in another way would block
+    /// them: nothing is known of it here.
     ///
     /// # Errors
-    /// [`AsyncError::InsideTask`]; [`AsyncError::Stalled`] when tasks that this access comes after wait for each other in a
+    /// [`AsyncError::InsideTask`] and [`AsyncError::InsideExecutor`]; [`AsyncError::Stalled`] when tasks that this access comes after wait for each other in a
     /// circle, and have for a second; [`AsyncError::Failed`] and [`AsyncError::Empty`].
     #[track_caller]
     pub fn wait(&self) -> Result<ReadGuard<T>, AsyncError> {

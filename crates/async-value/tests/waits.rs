@@ -87,6 +87,27 @@ fn a_task_may_not_block() {
     assert!(text.contains("await the ticket instead"), "{text}");
 }
 
+/// With the feature `futures` it is known where an executor of that crate runs.
+#[test]
+fn an_executor_of_futures_may_not_be_blocked() {
+    let a = Async::new(1);
+    let inside = || {
+        let (read, write) = (a.wait().map(drop), a.write().wait().map(drop));
+        let run = SeededExecutor::new(0).run_until(async {});
+        [read, write, run]
+    };
+    let all_refused = |results: [Result<(), AsyncError>; 3]| {
+        let refused = |result| matches!(result, Err(AsyncError::InsideExecutor));
+        results.into_iter().all(refused)
+    };
+    assert!(all_refused(futures::executor::block_on(async { inside() })));
+    let mut pool = futures::executor::LocalPool::new();
+    assert!(all_refused(pool.run_until(async { inside() })));
+    // The write that was refused is given up, and the next one finds the value usable.
+    a.try_write().unwrap().set(2);
+    assert_eq!(*a.wait().unwrap(), 2);
+}
+
 /// Two operations that take their tickets in turn, as two threads might.
 fn circle(executor: &SeededExecutor) -> (Async<i32>, Async<i32>) {
     let (a, b) = (Async::new(1).named("a"), Async::new(2).named("b"));

@@ -194,6 +194,29 @@ fn products_of_vectors_and_batches_and_reductions_equal_those_on_the_host() {
 }
 
 #[test]
+fn a_reduction_of_an_axis_that_is_not_there_fails_its_output() {
+    let runtime = runtime(0, 1, 2);
+    let device = runtime.default_device();
+    let executor = SeededExecutor::new(0);
+    let a = from_ndarray(&executor, device, matrix(3, 0)).unwrap();
+    let out: Async<CudaTensor<f64, 1>> = Async::empty();
+    sum(&executor, &out, &a, [7]).unwrap();
+    let failed = executor.run_until(out.read()).unwrap();
+    let Err(AsyncError::Failed(failure)) = failed else {
+        panic!()
+    };
+    let error = failure.error::<TensorError>().unwrap();
+    assert!(
+        matches!(error, TensorError::BadAxes { axes, rank: 2, .. } if axes == &[7]),
+        "{error}"
+    );
+    sum(&executor, &out, &a, [1]).unwrap();
+    drop(executor.run_until(out.read()).unwrap().unwrap());
+    drop((a, out));
+    check(runtime);
+}
+
+#[test]
 fn a_batch_says_which_operand_is_wrong_and_fails_as_a_whole() {
     let runtime = runtime(0, 1, 2);
     let device = runtime.default_device();
