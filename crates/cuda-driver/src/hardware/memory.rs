@@ -17,6 +17,7 @@ use cust_raw::{
     CUmemPool_attribute, CUmemPoolProps,
 };
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 
 impl Memory for Hardware {
@@ -54,9 +55,19 @@ impl Memory for Hardware {
             // SAFETY: the attribute is 64 bits wide, and so is what the pointer is to.
             unsafe { cuMemPoolSetAttribute(pool, attribute, (&raw mut threshold).cast()) }
         });
+        // Or else the driver makes a stream that allocates wait for another one's free, which nobody asked for.
+        let mut allowed: c_int = 0;
+        let settled = threshold_set.and_then(|()| {
+            self.call_in_context(Call::MemPoolSetAttribute, device, || {
+                let attribute =
+                    CUmemPool_attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+                // SAFETY: the attribute is an `int`, and so is what the pointer is to.
+                unsafe { cuMemPoolSetAttribute(pool, attribute, (&raw mut allowed).cast()) }
+            })
+        });
         // SAFETY: the driver has just made this pool for us.
         let pool = unsafe { RawPool::from_raw(pool.expose_provenance() as u64) };
-        if let Err(error) = threshold_set {
+        if let Err(error) = settled {
             // SAFETY: nobody else has seen the pool. The first error is the one to tell.
             let _ = unsafe { self.pool_destroy(device, pool) };
             return Err(error);
