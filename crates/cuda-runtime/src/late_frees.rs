@@ -241,9 +241,11 @@ pub(crate) fn start(
     std::thread::Builder::new()
         .name(format!("carve-reclaim-{}", core.id.0))
         .spawn(move || {
-            // Its calls concern no capture of its own, and must not disturb one. Where the driver can't relax a
-            // thread, its strict calls fail and are reported like any other.
-            let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+            // Its calls concern no capture of its own, and must not disturb one that another thread begins just then: a failure is
+            // not taken for an answer at once. Where the driver can't relax a thread, its strict calls fail and are reported like any
+            // other.
+            let relax = || core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+            let _ = relax().or_else(|_| relax());
             BURYING.set(true);
             frees.free_until_closed(&core);
         })
