@@ -7,12 +7,10 @@
 use crate::TensorResult;
 use crate::blas::workspace::beside_capture;
 use cuda_buffer::{
-    AccessCompletion, BufferError, CudaBuffer, DeviceData, PinnedBuffer, SharedCudaBuffer,
-    acquire_all,
+    AccessCompletion, BufferError, CudaBuffer, DeviceData, PinnedBuffer, acquire_all,
 };
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Device, Stream};
-use std::sync::Arc;
 
 /// Tables that a handle keeps, and page-locked buffers for their uploads.
 const TABLES: usize = 8;
@@ -45,16 +43,11 @@ impl Tables {
         pointers: &[u64],
         call: impl FnOnce(DevicePtr) -> TensorResult<()>,
     ) -> TensorResult<()> {
-        if let Some(session) = stream.session()? {
+        if stream.session()?.is_some() {
             let device = stream.device();
-            let made = beside_capture(|| CudaBuffer::from_slice(device, pointers))?;
-            let table = SharedCudaBuffer::from(made);
-            session.keep(Arc::new(table.clone()));
-            let access = table.read().synchronized_with(stream)?;
-            let called = call(access.as_slice().address());
-            let released = AccessCompletion::new(stream).release(access);
-            called?;
-            return Ok(released?);
+            // The graph keeps what it reads.
+            let table = beside_capture(|| CudaBuffer::from_slice(device, pointers))?;
+            return read(stream, &table, call);
         }
         let at = match self
             .kept

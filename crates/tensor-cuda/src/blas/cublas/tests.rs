@@ -564,6 +564,27 @@ fn batches_are_called_by_their_sizes() {
     finish(runtime, &double);
 }
 
+/// On a thread that has no context, and makes no other call: all that the product needs is known to be there.
+#[test]
+fn products_make_their_context_current() {
+    let Some(double) = Double::find() else { return };
+    let runtime = runtime();
+    let device = runtime.default_device();
+    Blas::of(device).set_handles(1);
+    let streams = device.streams().acquire_many(2).unwrap();
+    let a = CudaTensor::full(&streams[0], [4, 4], 1.0_f32).unwrap();
+    let mut c = CudaTensor::<f32, 2>::uninitialized_on(&streams[0], [4, 4]).unwrap();
+    assign_product(&streams[0], &mut c, &a, &a).unwrap();
+    streams[0].synchronize().unwrap();
+    let before = device.call_counts();
+    let product = || assign_product(&streams[1], &mut c, &a, &a).unwrap();
+    std::thread::scope(|scope| scope.spawn(product).join()).unwrap();
+    assert_eq!((device.call_counts() - before).total(), 0);
+    assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((4, 4), 4.0));
+    drop((a, c, streams));
+    finish(runtime, &double);
+}
+
 /// On threads that have no context, in threads at once, and with leases.
 #[test]
 fn products_find_their_context_on_any_thread() {
