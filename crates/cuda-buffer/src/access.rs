@@ -7,7 +7,7 @@ use crate::ledger::AccessKind;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
-use cuda_runtime::{RuntimeError, RuntimeResult, Stream, Synchronized};
+use cuda_runtime::{RuntimeResult, Stream, Synchronized};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -207,7 +207,9 @@ impl<'s> AccessCompletion<'s> {
         let timeline = self.stream.timeline();
         let mut session = None;
         let mut stranger = None;
-        guards.holds(&mut |hold| {
+        let mut handles = 0;
+        guards.holds(&mut |hold, domains| {
+            handles += domains;
             if hold.timeline() == timeline {
                 session = Some(hold.session());
             } else {
@@ -224,16 +226,9 @@ impl<'s> AccessCompletion<'s> {
         let Some(session) = session else {
             return Ok(());
         };
-        match record(self.stream, session) {
-            Ok(done) => {
-                guards.end(Ending::Done(done.as_ref()));
-                Ok(())
-            }
-            Err(error) => {
-                guards.end(Ending::Failed);
-                Err(RuntimeError::into(error))
-            }
-        }
+        let (mut ending, result) = Ending::of(record(self.stream, session, handles));
+        guards.end(&mut ending);
+        Ok(result?)
     }
 }
 
@@ -248,61 +243,61 @@ mod sealed {
     use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 
     pub trait Collect {
-        /// Shows what is held.
+        /// Shows what is held, and of how many values.
         #[doc(hidden)]
-        fn holds(&self, show: &mut impl FnMut(&Hold));
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize));
 
         /// Ends all with what a record returned.
         #[doc(hidden)]
-        fn end(self, ending: Ending<'_>);
+        fn end(self, ending: &mut Ending);
     }
 
     impl<T> Collect for ReadAccess<'_, T> {
-        fn holds(&self, show: &mut impl FnMut(&Hold)) {
-            show(self.guard.hold());
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
+            show(self.guard.hold(), 1);
         }
 
-        fn end(self, ending: Ending<'_>) {
+        fn end(self, ending: &mut Ending) {
             self.guard.end(ending);
         }
     }
 
     impl<T> Collect for WriteAccess<'_, T> {
-        fn holds(&self, show: &mut impl FnMut(&Hold)) {
-            show(self.guard.hold());
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
+            show(self.guard.hold(), 1);
         }
 
-        fn end(self, ending: Ending<'_>) {
+        fn end(self, ending: &mut Ending) {
             self.guard.end(ending);
         }
     }
 
     impl<T> Collect for PartitionedReadAccess<'_, T> {
-        fn holds(&self, show: &mut impl FnMut(&Hold)) {
-            show(self.hold());
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
+            show(self.hold(), self.values());
         }
 
-        fn end(self, ending: Ending<'_>) {
+        fn end(self, ending: &mut Ending) {
             self.end_with(ending);
         }
     }
 
     impl<T> Collect for PartitionedWriteAccess<'_, T> {
-        fn holds(&self, show: &mut impl FnMut(&Hold)) {
-            show(self.hold());
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
+            show(self.hold(), self.values());
         }
 
-        fn end(self, ending: Ending<'_>) {
+        fn end(self, ending: &mut Ending) {
             self.end_with(ending);
         }
     }
 
     impl<G: Collect> Collect for Vec<G> {
-        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             self.iter().for_each(|guard| guard.holds(show));
         }
 
-        fn end(self, ending: Ending<'_>) {
+        fn end(self, ending: &mut Ending) {
             for guard in self {
                 guard.end(ending);
             }
@@ -310,11 +305,11 @@ mod sealed {
     }
 
     impl<G: Collect, const N: usize> Collect for [G; N] {
-        fn holds(&self, show: &mut impl FnMut(&Hold)) {
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             self.iter().for_each(|guard| guard.holds(show));
         }
 
-        fn end(self, ending: Ending<'_>) {
+        fn end(self, ending: &mut Ending) {
             for guard in self {
                 guard.end(ending);
             }
@@ -325,12 +320,12 @@ mod sealed {
         ($($name:ident)+) => {
             #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
             impl<$($name: Collect),+> Collect for ($($name,)+) {
-                fn holds(&self, show: &mut impl FnMut(&Hold)) {
+                fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
                     let ($($name,)+) = self;
                     $($name.holds(show);)+
                 }
 
-                fn end(self, ending: Ending<'_>) {
+                fn end(self, ending: &mut Ending) {
                     let ($($name,)+) = self;
                     $($name.end(ending);)+
                 }

@@ -3,7 +3,7 @@
 use crate::access::{ReadAccess, WriteAccess};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::domain::{Domain, DomainId};
-use crate::guard::{self, Acquired};
+use crate::guard::{self, Grants};
 use crate::ledger::AccessKind;
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
@@ -112,8 +112,8 @@ macro_rules! requests {
                 self
             }
 
-            fn grant(ready: Self, acquired: &Acquired<'_>) -> Self::Accesses {
-                let guard = acquired.guard(ready.domain, $kind);
+            fn grant(ready: Self, granted: &mut Grants<'_>) -> Self::Accesses {
+                let guard = granted.guard(ready.domain, $kind);
                 $access::from_guard(ready, guard)
             }
         }
@@ -191,7 +191,7 @@ pub fn acquire_all<'a, R: Requests<'a>>(stream: &Stream, requests: R) -> BufferR
         _ => wanted.sort_by_key(|(domain, _)| domain.id()),
     }
     let acquired = guard::acquire(wanted.iter().copied(), stream, since)?;
-    Ok(R::grant(ready, &acquired))
+    Ok(R::grant(ready, &mut acquired.guards(wanted.len())))
 }
 
 /// Puts a few domains in order of identity.
@@ -212,7 +212,7 @@ pub trait Requests<'a>: sealed::AcquireAll<'a> {}
 impl<'a, R: sealed::AcquireAll<'a>> Requests<'a> for R {}
 
 mod sealed {
-    use super::{AccessKind, Acquired, Domain, ReadRequest, WriteRequest};
+    use super::{AccessKind, Domain, Grants, ReadRequest, WriteRequest};
     use crate::data::DeviceData;
 
     pub trait AcquireAll<'a> {
@@ -224,7 +224,7 @@ mod sealed {
         #[doc(hidden)]
         fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready;
         #[doc(hidden)]
-        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses;
+        fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses;
     }
 
     impl<'a, R: AcquireAll<'a>> AcquireAll<'a> for Vec<R> {
@@ -235,10 +235,10 @@ mod sealed {
             self.into_iter().map(|request| request.ready(add)).collect()
         }
 
-        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+        fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
             ready
                 .into_iter()
-                .map(|ready| R::grant(ready, acquired))
+                .map(|ready| R::grant(ready, granted))
                 .collect()
         }
     }
@@ -251,8 +251,8 @@ mod sealed {
             self.map(|request| request.ready(add))
         }
 
-        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
-            ready.map(|ready| R::grant(ready, acquired))
+        fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
+            ready.map(|ready| R::grant(ready, granted))
         }
     }
 
@@ -264,8 +264,8 @@ mod sealed {
             self.iter().map(|data| data.read().ready(add)).collect()
         }
 
-        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
-            <Self::Ready as AcquireAll<'a>>::grant(ready, acquired)
+        fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
+            <Self::Ready as AcquireAll<'a>>::grant(ready, granted)
         }
     }
 
@@ -279,8 +279,8 @@ mod sealed {
                 .collect()
         }
 
-        fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
-            <Self::Ready as AcquireAll<'a>>::grant(ready, acquired)
+        fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
+            <Self::Ready as AcquireAll<'a>>::grant(ready, granted)
         }
     }
 
@@ -296,9 +296,9 @@ mod sealed {
                     ($($name.ready(add),)+)
                 }
 
-                fn grant(ready: Self::Ready, acquired: &Acquired<'_>) -> Self::Accesses {
+                fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
                     let ($($name,)+) = ready;
-                    ($(<$name as AcquireAll<'a>>::grant($name, acquired),)+)
+                    ($(<$name as AcquireAll<'a>>::grant($name, granted),)+)
                 }
             }
         };

@@ -15,7 +15,7 @@ use crate::primitive::{
 };
 use crate::{BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device};
+use cuda_runtime::{Allocation, Completion, Device, Spent};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -403,7 +403,12 @@ impl CarveDomain {
     }
 
     /// Ends a graph's use; `done` replaces what the bytes were waiting for.
-    pub(crate) fn end_launch(&self, token: Option<Token>, done: Option<Completion>) {
+    pub(crate) fn end_launch(
+        &self,
+        token: Option<Token>,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
         let Some(token) = token else {
             let mut state = self.shared.state.lock();
             let range = self.range();
@@ -419,7 +424,7 @@ impl CarveDomain {
         };
         // Alive until now: its end waits for launches.
         if let Some(mut ledger) = self.live() {
-            ledger.ledger.end(token, done);
+            ledger.ledger.end(token, done, spent);
             self.end_token(&mut ledger);
         }
     }

@@ -7,7 +7,7 @@ use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
 use crate::{AccessError, BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, CaptureMode, GraphUpdate};
-use cuda_runtime::{Capture, Completion, Device, Stream};
+use cuda_runtime::{Capture, Completion, Device, Handles, Spent, Stream};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::panic::Location;
@@ -56,9 +56,15 @@ impl AccessSet {
         Ok(())
     }
 
-    pub(crate) fn end(&mut self, id: DomainId, token: Token, done: Option<Completion>) {
+    pub(crate) fn end(
+        &mut self,
+        id: DomainId,
+        token: Token,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
         if let Some(&at) = self.by_id.get(&id) {
-            self.entries[at].ledger.end(token, done);
+            self.entries[at].ledger.end(token, done, spent);
         }
     }
 
@@ -361,18 +367,24 @@ impl Graph {
         let launched = begun.and_then(|()| {
             // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, `before` has everything
             // that their ledgers name, and the tokens exclude others until the replay's completion is published.
-            let done = unsafe { self.graph.launch_after(stream, before.iter())? };
-            Ok(Some(done))
+            let done = unsafe {
+                let handles = self.accesses.len();
+                self.graph.launch_for(handles, stream, before.iter())?
+            };
+            Ok(done)
         });
         let poisoned = self.device().is_poisoned();
-        let (done, result) = match launched {
-            Ok(done) => (done, Ok(())),
+        let (mut done, result) = match launched {
+            Ok(done) => (Some(done), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        before.clear();
+        let mut spent = Spent::default();
+        before
+            .drain(..)
+            .for_each(|earlier| spent.completion(earlier));
         for (access, token) in self.accesses.iter().zip(held.drain(..)) {
             match poisoned {
-                false => access.end(token, done.clone()),
+                false => access.end(token, done.as_mut().map(Handles::take), &mut spent),
                 true => access.abandon(token),
             }
         }
@@ -400,10 +412,10 @@ impl GraphAccess {
         }
     }
 
-    fn end(&self, token: Option<Token>, done: Option<Completion>) {
+    fn end(&self, token: Option<Token>, done: Option<Completion>, spent: &mut Spent) {
         match (&self.domain, token) {
-            (Domain::Carve(carve), token) => carve.end_launch(token, done),
-            (domain @ Domain::Owned(_), Some(token)) => domain.end(token, done),
+            (Domain::Carve(carve), token) => carve.end_launch(token, done, spent),
+            (domain @ Domain::Owned(_), Some(token)) => domain.end_with(token, done, spent),
             (Domain::Owned(_), None) => unreachable!("only arenas have bytes"),
         }
     }

@@ -4,10 +4,10 @@ use crate::arena::CarveDomain;
 use crate::foreign::Foreign;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
-use crate::primitive::{Fault, Mutex, faulty};
+use crate::primitive::{Fault, Latch, Mutex, faulty};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
+use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Spent, Stream};
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub struct OwnedDomain {
     id: DomainId,
     device: Device,
     pub(crate) memory: Memory,
-    pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) ledger: Latch<Ledger>,
 }
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Domain {
             id: DomainId::fresh(),
             device: device.clone(),
             memory,
-            ledger: Mutex::new(Ledger::after(before)),
+            ledger: Latch::new(Ledger::after(before)),
         }))
     }
 
@@ -221,13 +221,18 @@ impl Domain {
     }
 
     /// Publishes and returns the token, in one step.
-    #[inline]
     pub(crate) fn end(&self, token: Token, done: Option<Completion>) {
+        self.end_with(token, done, &mut Spent::default());
+    }
+
+    /// As [`end`](Self::end), among several: what is replaced is spent.
+    #[inline]
+    pub(crate) fn end_with(&self, token: Token, done: Option<Completion>, spent: &mut Spent) {
         if faulty(Fault::SplitEnd) {
             self.with_ledger(|ledger| ledger.take_back(token));
-            return self.with_ledger(|ledger| ledger.publish(token.kind, done));
+            return self.with_ledger(|ledger| ledger.publish(token.kind, done, spent));
         }
-        self.with_ledger(|ledger| ledger.end(token, done));
+        self.with_ledger(|ledger| ledger.end(token, done, spent));
     }
 
     #[inline]

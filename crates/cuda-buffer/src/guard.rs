@@ -4,7 +4,10 @@ use crate::capture::AccessSet;
 use crate::domain::Domain;
 use crate::ledger::{AccessKind, Predecessors, Token};
 use crate::{AccessError, BufferResult};
-use cuda_runtime::{Completion, RuntimeResult, Stream, StreamId, current_session};
+use cuda_runtime::{
+    Completion, Handles, RuntimeError, RuntimeResult, Spent, Stream, StreamId, Streams,
+    current_session,
+};
 use std::panic::Location;
 
 /// A live access of some value on a stream: all that its end needs to know, but for the value. It must be ended.
@@ -22,35 +25,59 @@ pub struct Hold {
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     domain: &'a Domain,
-    hold: Hold,
-    ended: bool,
+    /// `None` once it has ended.
+    hold: Option<Hold>,
 }
 
-/// How accesses end.
-#[derive(Clone, Copy, Debug)]
-pub enum Ending<'c> {
-    /// With the completion of their work, or with none: no work was queued under them, or it is over.
-    Done(Option<&'c Completion>),
+/// How accesses end that end together, and what that leaves to be given up.
+#[derive(Debug)]
+pub struct Ending {
+    /// A handle of the completion of their work for each; none when no work was queued under them, or it is over.
+    done: Option<Handles>,
     /// The record failed. The stream was synchronised then, so there is nothing to publish; when that failed too, the
     /// device is poisoned and the tokens are kept for ever, so that the memory is never reused.
-    Failed,
+    failed: bool,
+    spent: Spent,
+}
+
+impl Ending {
+    /// With what a record returned, in a handle for each access.
+    #[inline]
+    pub(crate) fn of<E>(recorded: Result<Option<Handles>, E>) -> (Self, Result<(), E>) {
+        let (done, failed, result) = match recorded {
+            Ok(done) => (done, false, Ok(())),
+            Err(error) => (None, true, Err(error)),
+        };
+        let spent = Spent::default();
+        let ending = Self {
+            done,
+            failed,
+            spent,
+        };
+        (ending, result)
+    }
 }
 
 /// What accesses that are acquired together have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Acquired<'s> {
+pub(crate) struct Acquired<'s> {
     stream: &'s Stream,
     timeline: StreamId,
     session: Option<u64>,
     since: &'static Location<'static>,
 }
 
-/// A completion at the stream's tail, for accesses of the capture of this number, or of none: these end outside
-/// captures also when the stream has begun to capture since, and everything queued under them came before.
-pub(crate) fn record(stream: &Stream, session: Option<u64>) -> RuntimeResult<Option<Completion>> {
+/// A completion at the stream's tail, in so many handles, for accesses of the capture of this number, or of none: these end
+/// outside captures also when the stream has begun to capture since, and everything queued under them came before.
+#[inline]
+pub(crate) fn record(
+    stream: &Stream,
+    session: Option<u64>,
+    handles: usize,
+) -> RuntimeResult<Option<Handles>> {
     match session {
-        None => stream.record_eager(),
-        Some(_) => stream.record().map(Some),
+        None => stream.record_eager_for(handles),
+        Some(_) => stream.record_for(handles).map(Some),
     }
 }
 
@@ -102,15 +129,16 @@ pub(crate) fn acquire<'d, 's>(
         Ok(()) => Ok(acquired),
         Err(error) => {
             // Nothing was exposed: the tokens go back.
+            let mut spent = Spent::default();
             for (domain, kind) in wanted.take(begun) {
-                acquired.end(domain, kind, None);
+                acquired.end(domain, kind, None, &mut spent);
             }
             Err(error)
         }
     }
 }
 
-impl Acquired<'_> {
+impl<'s> Acquired<'s> {
     pub(crate) fn session(&self) -> Option<u64> {
         self.session
     }
@@ -140,11 +168,17 @@ impl Acquired<'_> {
 
     /// Gives the token back, and publishes `done` with it.
     #[inline]
-    pub(crate) fn end(&self, domain: &Domain, kind: AccessKind, done: Option<Completion>) {
+    pub(crate) fn end(
+        &self,
+        domain: &Domain,
+        kind: AccessKind,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
         let token = self.token(kind);
         match self.session {
-            None => domain.end(token, done),
-            Some(number) => end_captured(number, domain, token, done),
+            None => domain.end_with(token, done, spent),
+            Some(number) => end_captured(number, domain, token, done, spent),
         }
     }
 
@@ -158,14 +192,20 @@ impl Acquired<'_> {
         }
         let poisoned = self.stream.device().is_poisoned() || domain.device().is_poisoned();
         if self.session.is_some() || !poisoned {
-            self.end(domain, kind, None);
+            self.end(domain, kind, None, &mut Spent::default());
         }
     }
 
-    /// The access as a value that outlives the acquisition.
+    /// One of the accesses as a value that outlives the acquisition.
+    #[inline]
     pub(crate) fn hold(&self, kind: AccessKind) -> Hold {
+        self.hold_with(self.stream.clone(), kind)
+    }
+
+    #[inline]
+    fn hold_with(&self, stream: Stream, kind: AccessKind) -> Hold {
         Hold {
-            stream: self.stream.clone(),
+            stream,
             timeline: self.timeline,
             session: self.session,
             kind,
@@ -173,11 +213,30 @@ impl Acquired<'_> {
         }
     }
 
-    pub(crate) fn guard<'a>(&self, domain: &'a Domain, kind: AccessKind) -> Guard<'a> {
+    /// All of them as such values: so many.
+    #[inline]
+    pub(crate) fn guards(self, count: usize) -> Grants<'s> {
+        let streams = self.stream.clones(count);
+        let acquired = self;
+        Grants { acquired, streams }
+    }
+}
+
+/// Accesses that were acquired together and are handed out one by one.
+#[derive(Debug)]
+pub struct Grants<'s> {
+    acquired: Acquired<'s>,
+    /// One for each.
+    streams: Streams,
+}
+
+impl Grants<'_> {
+    #[inline]
+    pub(crate) fn guard<'a>(&mut self, domain: &'a Domain, kind: AccessKind) -> Guard<'a> {
+        let hold = self.acquired.hold_with(self.streams.take(), kind);
         Guard {
             domain,
-            hold: self.hold(kind),
-            ended: false,
+            hold: Some(hold),
         }
     }
 }
@@ -193,12 +252,18 @@ fn begin_captured(
 }
 
 #[cold]
-fn end_captured(number: u64, domain: &Domain, token: Token, done: Option<Completion>) {
+fn end_captured(
+    number: u64,
+    domain: &Domain,
+    token: Token,
+    done: Option<Completion>,
+    spent: &mut Spent,
+) {
     // A capture that is over took its access set with it.
     if let Some(session) = current_session()
         && session.number() == number
     {
-        session.with_attachment(|set: &mut AccessSet| set.end(domain.id(), token, done));
+        session.with_attachment(|set: &mut AccessSet| set.end(domain.id(), token, done, spent));
     }
 }
 
@@ -228,35 +293,33 @@ impl Hold {
 
     /// Ends the access of each of `domains`.
     #[inline]
-    pub(crate) fn end<'d>(&self, domains: impl Iterator<Item = &'d Domain>, ending: Ending<'_>) {
+    pub(crate) fn end<'d>(self, domains: impl Iterator<Item = &'d Domain>, ending: &mut Ending) {
         let acquired = self.acquired();
         for domain in domains {
-            match ending {
-                Ending::Done(done) => acquired.end(domain, self.kind, done.cloned()),
-                Ending::Failed => acquired.fail(domain, self.kind),
+            match ending.failed {
+                false => {
+                    let done = ending.done.as_mut().map(Handles::take);
+                    acquired.end(domain, self.kind, done, &mut ending.spent);
+                }
+                true => acquired.fail(domain, self.kind),
             }
         }
+        ending.spent.stream(self.stream);
     }
 
     /// Records a completion at the stream's tail and ends the access of each of `domains` with it.
     pub(crate) fn release<'d>(
-        &self,
-        domains: impl Iterator<Item = &'d Domain>,
+        self,
+        domains: impl ExactSizeIterator<Item = &'d Domain>,
     ) -> RuntimeResult<()> {
-        match record(&self.stream, self.session) {
-            Ok(done) => {
-                self.end(domains, Ending::Done(done.as_ref()));
-                Ok(())
-            }
-            Err(error) => {
-                self.end(domains, Ending::Failed);
-                Err(error)
-            }
-        }
+        let recorded = record(&self.stream, self.session, domains.len());
+        let (mut ending, result) = Ending::of(recorded);
+        self.end(domains, &mut ending);
+        result
     }
 
     /// As [`release`](Self::release), for destructors.
-    pub(crate) fn release_in_drop<'d>(&self, domains: impl Iterator<Item = &'d Domain>) {
+    pub(crate) fn release_in_drop<'d>(self, domains: impl ExactSizeIterator<Item = &'d Domain>) {
         // A child leaves the parent's ledgers, and who may have locked them, alone.
         if self.stream.device().is_forked() {
             return;
@@ -266,8 +329,9 @@ impl Hold {
         if ended_capture {
             return;
         }
+        let device = self.stream.device().clone();
         if let Err(error) = self.release(domains) {
-            self.stream.device().park(error);
+            device.park(error);
         }
     }
 }
@@ -281,7 +345,11 @@ impl<'a> Guard<'a> {
         since: &'static Location<'static>,
     ) -> BufferResult<Self> {
         let wanted = std::iter::once((domain, kind));
-        Ok(acquire(wanted, stream, since)?.guard(domain, kind))
+        let hold = acquire(wanted, stream, since)?.hold(kind);
+        Ok(Self {
+            domain,
+            hold: Some(hold),
+        })
     }
 
     pub(crate) fn domain(&self) -> &'a Domain {
@@ -290,33 +358,37 @@ impl<'a> Guard<'a> {
 
     #[inline]
     pub(crate) fn hold(&self) -> &Hold {
-        &self.hold
+        self.hold.as_ref().expect("set until the access ends")
     }
 
     /// Gives the token back without a completion: no work was queued under it, or it is over.
     pub(crate) fn cancel(self) {
-        self.end(Ending::Done(None));
+        let (mut ending, _) = Ending::of(Ok::<_, RuntimeError>(None));
+        self.end(&mut ending);
     }
 
     /// Ends the access with what a record returned, which others may share.
     #[inline]
-    pub(crate) fn end(mut self, ending: Ending<'_>) {
-        self.ended = true;
-        self.hold.end([self.domain].into_iter(), ending);
+    pub(crate) fn end(mut self, ending: &mut Ending) {
+        if let Some(hold) = self.hold.take() {
+            hold.end([self.domain].into_iter(), ending);
+        }
     }
 
     /// Records a completion at the stream's tail, publishes it and gives the token back.
     pub(crate) fn release(mut self) -> RuntimeResult<()> {
-        self.ended = true;
-        self.hold.release([self.domain].into_iter())
+        match self.hold.take() {
+            Some(hold) => hold.release([self.domain].into_iter()),
+            None => Ok(()),
+        }
     }
 }
 
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.ended {
-            self.hold.release_in_drop([self.domain].into_iter());
+        if let Some(hold) = self.hold.take() {
+            hold.release_in_drop([self.domain].into_iter());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The completion ledger of one logical value: who used it last, and who holds it now. Pure bookkeeping.
 
 use crate::AccessError;
-use cuda_runtime::{Completion, StreamId};
+use cuda_runtime::{Completion, Spent, StreamId};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
@@ -130,30 +130,37 @@ impl Ledger {
         })
     }
 
-    /// Takes a token back; with the completion of its work, if it did any.
+    /// Takes a token back; with the completion of its work, if it did any. What that replaces is spent.
     #[inline]
-    pub(crate) fn end(&mut self, token: Token, done: Option<Completion>) {
+    pub(crate) fn end(&mut self, token: Token, done: Option<Completion>, spent: &mut Spent) {
         match &self.holders[..] {
             [holder] if *holder == token => self.holders.clear(),
             _ => self.take_back(token),
         }
-        self.publish(token.kind, done);
+        self.publish(token.kind, done, spent);
     }
 
     /// Notes the completion of an access that is over, if it did any work.
     #[inline]
-    pub(crate) fn publish(&mut self, kind: AccessKind, done: Option<Completion>) {
+    pub(crate) fn publish(
+        &mut self,
+        kind: AccessKind,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
         let Some(done) = done else { return };
         match kind {
-            AccessKind::Read => self.add_reader(done),
+            AccessKind::Read => self.add_reader(done, spent),
             AccessKind::Write => {
                 if !self.readers.is_empty() {
-                    self.readers.clear();
+                    let readers = self.readers.drain(..);
+                    readers.for_each(|reader| spent.completion(reader));
                 }
                 match &mut self.writers[..] {
-                    [writer] => *writer = done,
+                    [writer] => spent.completion(std::mem::replace(writer, done)),
                     _ => {
-                        self.writers.clear();
+                        let writers = self.writers.drain(..);
+                        writers.for_each(|writer| spent.completion(writer));
                         self.writers.push(done);
                     }
                 }
@@ -170,15 +177,16 @@ impl Ledger {
     }
 
     #[inline]
-    fn add_reader(&mut self, done: Completion) {
+    fn add_reader(&mut self, done: Completion, spent: &mut Spent) {
         let point = done.point();
         for reader in &mut self.readers {
             let known = reader.point();
             if known.stream == point.stream {
-                if known.position < point.position {
-                    *reader = done;
-                }
-                return;
+                let older = match known.position < point.position {
+                    true => std::mem::replace(reader, done),
+                    false => done,
+                };
+                return spent.completion(older);
             }
         }
         self.readers.retain(|reader| !reader.is_known_complete());
@@ -260,7 +268,7 @@ mod tests {
                 [first.point()],
                 "reads don't wait for reads"
             );
-            ledger.end(token, Some(done.clone()));
+            ledger.end(token, Some(done.clone()), &mut Spent::default());
         }
         let (token, before) = begin(&mut ledger, AccessKind::Write);
         assert_eq!(
@@ -270,12 +278,12 @@ mod tests {
         let refused = ledger.check(AccessKind::Read).unwrap_err();
         assert_eq!((refused.held, refused.holders), (AccessKind::Write, 1));
         // Called off, it changes nothing.
-        ledger.end(token, None);
+        ledger.end(token, None, &mut Spent::default());
         assert_eq!(ledger.outstanding().len(), 3);
 
         let (token, _) = begin(&mut ledger, AccessKind::Write);
         let written = point(&t);
-        ledger.end(token, Some(written.clone()));
+        ledger.end(token, Some(written.clone()), &mut Spent::default());
         assert_eq!(points(&ledger.outstanding()), [written.point()]);
         assert_eq!(ledger.held(), 0);
     }

@@ -308,7 +308,7 @@ impl<T> Aggregate<'_, T> {
         self.hold.as_ref().expect("set until the access ends")
     }
 
-    fn domains(&self) -> impl Iterator<Item = &Domain> {
+    fn domains(&self) -> impl ExactSizeIterator<Item = &Domain> {
         self.parts.iter().map(CudaBuffer::domain)
     }
 }
@@ -373,7 +373,12 @@ macro_rules! aggregates {
                 self.0.hold()
             }
 
-            pub(crate) fn end_with(mut self, ending: Ending<'_>) {
+            /// Number of values that are held.
+            pub(crate) fn values(&self) -> usize {
+                self.0.parts.len()
+            }
+
+            pub(crate) fn end_with(mut self, ending: &mut Ending) {
                 if let Some(hold) = self.0.hold.take() {
                     hold.end(self.0.domains(), ending);
                 }

@@ -9,7 +9,7 @@ use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{NoUninit, Pod};
 use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::{RuntimeResult, Stream};
+use cuda_runtime::{Handles, RuntimeResult, Spent, Stream};
 use std::panic::Location;
 
 pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
@@ -45,10 +45,12 @@ pub(crate) unsafe fn operate<const N: usize>(
     let acquired = guard::acquire(wanted.iter().copied(), stream, since)?;
     // SAFETY: the caller's promise; the tokens order the operation with every other use of the memory.
     let queued = unsafe { stream.enqueue(operation) };
-    match queued.and_then(|()| record(stream, acquired.session())) {
-        Ok(done) => {
+    match queued.and_then(|()| record(stream, acquired.session(), N)) {
+        Ok(mut done) => {
+            let mut spent = Spent::default();
             for (domain, kind) in wanted {
-                acquired.end(domain, kind, done.clone());
+                let done = done.as_mut().map(Handles::take);
+                acquired.end(domain, kind, done, &mut spent);
             }
             Ok(())
         }

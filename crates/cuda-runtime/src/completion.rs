@@ -3,8 +3,9 @@
 use crate::capture;
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
+use crate::counted::{Counted, Sole};
+use crate::handles::Handles;
 use crate::node::{Node, Scope};
-use crate::primitive::{Counted, Fault, faulty};
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CallSite, DeviceId, RawEvent};
@@ -27,35 +28,43 @@ use std::sync::Arc;
 /// | several | | [`wait_all`](Self::wait_all), [`wait_any`](Self::wait_any) | |
 #[derive(Clone)]
 pub struct Completion {
-    /// `None` only while dropping.
-    node: Option<Counted<Node>>,
+    node: Counted<Node>,
 }
 
 impl Completion {
+    #[inline]
     pub(crate) fn from_node(node: Counted<Node>) -> Self {
-        Self { node: Some(node) }
+        Self { node }
+    }
+
+    #[inline]
+    pub(crate) fn into_node(self) -> Counted<Node> {
+        self.node
     }
 
     #[inline]
     pub(crate) fn node(&self) -> &Node {
-        self.node.as_deref().expect("taken by drop alone")
+        &self.node
+    }
+
+    /// So many handles more.
+    #[inline]
+    pub(crate) fn share(&mut self, handles: usize) -> Handles {
+        Handles::of(self.node.share(handles))
     }
 
     /// The node, when nobody else refers to it: to stand for another place.
-    pub(crate) fn into_sole(mut self) -> Result<Counted<Node>, Self> {
-        match self.is_sole() && self.node().is_reusable() {
-            true => Ok(self.node.take().expect("it was asked a moment ago")),
+    pub(crate) fn into_sole(self) -> Result<Sole<Node>, Self> {
+        match self.node.is_reusable() {
+            true => self.node.into_sole().map_err(Self::from_node),
             false => Err(self),
         }
     }
 
     /// Whether nobody else refers to it.
+    #[inline]
     pub(crate) fn is_sole(&mut self) -> bool {
-        self.node.as_mut().is_some_and(|node| {
-            // The cheap question first.
-            let alone = Counted::strong_count(node) == 1 && Counted::get_mut(node).is_some();
-            alone || faulty(Fault::CountedAlone) && Counted::strong_count(node) == 2
-        })
+        self.node.is_alone()
     }
 
     /// Its event, if one was recorded.
@@ -233,23 +242,6 @@ impl Completion {
                 recorded: scope.words(),
                 waited,
             }),
-        }
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        let Some(mut node) = self.node.take() else {
-            return;
-        };
-        // The last token hands the whole node back. Two that drop at the same moment may both see the other one:
-        // then the node goes away and its drop hands back the event alone.
-        if Counted::strong_count(&node) == 1
-            && node.is_reusable()
-            && Counted::get_mut(&mut node).is_some()
-        {
-            let core = node.core().clone();
-            core.return_node(node);
         }
     }
 }

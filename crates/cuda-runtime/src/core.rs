@@ -1,6 +1,7 @@
 //! What every object of one device shares: the driver, the event free list, counters and poison.
 
 use crate::clock::{Clock, Point, StreamId};
+use crate::counted::Sole;
 use crate::counters::OrderCounts;
 use crate::fork::Origin;
 use crate::gate::Gate;
@@ -8,7 +9,7 @@ use crate::host_memory::HostPool;
 use crate::node::{Node, Scope};
 use crate::notifier::Notifier;
 use crate::policy::{Behaviour, PoisonPolicy};
-use crate::primitive::{Condvar, Counted, Mutex};
+use crate::primitive::{Condvar, Mutex};
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{
@@ -67,7 +68,7 @@ pub(crate) struct DeviceCore {
 /// Events that no token refers to.
 #[derive(Debug, Default)]
 struct Spare {
-    nodes: Vec<Counted<Node>>,
+    nodes: Vec<Sole<Node>>,
     events: Vec<RawEvent>,
     /// Set when the device's owner is gone: events are destroyed instead of kept.
     closed: bool,
@@ -285,19 +286,18 @@ impl DeviceCore {
     /// A node that stands for a place: `last`, which nobody refers to any more, a recycled one, or a new one.
     pub(crate) fn node_at(
         &self,
-        last: Option<Counted<Node>>,
+        last: Option<Sole<Node>>,
         slot: &Arc<Slot>,
         scope: Scope,
         point: Point,
         clock: &Clock,
-    ) -> Counted<Node> {
+    ) -> Sole<Node> {
         let spare = match scope {
             Scope::Eager => last.or_else(|| self.spare.lock().nodes.pop()),
             Scope::Capture(_) => None,
         };
-        let mut node = spare.unwrap_or_else(|| Counted::new(Node::new(slot, scope, point)));
-        let sole = Counted::get_mut(&mut node).expect("nobody else refers to it");
-        sole.move_to(slot, scope, point, clock);
+        let mut node = spare.unwrap_or_else(|| Sole::new(Node::new(slot, scope, point)));
+        node.move_to(slot, scope, point, clock);
         node
     }
 
@@ -307,7 +307,7 @@ impl DeviceCore {
             let mut spare = self.spare.lock();
             spare.events.pop().or_else(|| {
                 let mut nodes = spare.nodes.iter_mut();
-                nodes.find_map(|node| Counted::get_mut(node).and_then(Node::take_event))
+                nodes.find_map(|node| node.take_event())
             })
         };
         if let Some(event) = spare {
@@ -319,8 +319,8 @@ impl DeviceCore {
         Ok(event)
     }
 
-    /// Takes back a node that only the caller refers to.
-    pub(crate) fn return_node(&self, node: Counted<Node>) {
+    /// Takes back a node.
+    pub(crate) fn return_node(&self, node: Sole<Node>) {
         if self.is_elsewhere() {
             return;
         }

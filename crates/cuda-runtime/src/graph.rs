@@ -3,6 +3,7 @@
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::device::Device;
+use crate::handles::Handles;
 use crate::late_frees::{Grabbed, Grave};
 use crate::module::Kernel;
 use crate::stream::Stream;
@@ -95,6 +96,26 @@ impl Graph {
         before: impl IntoIterator<Item = &'c Completion>,
     ) -> RuntimeResult<Completion> {
         let _site = CallSite::enter();
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.launch_for(1, stream, before) };
+        done.map(|mut done| done.take())
+    }
+
+    /// As [`launch_after`](Self::launch_after), with the completion in as many handles as there are who keep one.
+    ///
+    /// # Errors
+    /// As for [`launch_after`](Self::launch_after).
+    ///
+    /// # Safety
+    /// As for [`launch_after`](Self::launch_after).
+    #[track_caller]
+    pub unsafe fn launch_for<'c>(
+        &self,
+        handles: usize,
+        stream: &Stream,
+        before: impl IntoIterator<Item = &'c Completion>,
+    ) -> RuntimeResult<Handles> {
+        let _site = CallSite::enter();
         crate::capture::refuse("launching a graph")?;
         stream.check_device(&self.device)?;
         let device = self.device.id();
@@ -108,11 +129,11 @@ impl Graph {
             !needless
         });
         stream.standing()?.wait_for_all(needed)?;
-        let done = slot.replay(last.as_ref(), implied, |driver, raw| {
+        let mut done = slot.replay(last.as_ref(), implied, handles + 1, |driver, raw| {
             // SAFETY: the caller's promise; the lock keeps other threads out.
             unsafe { driver.graph_launch(device, self.exec, raw) }
         })?;
-        *last = Some(done.clone());
+        *last = Some(done.take());
         Ok(done)
     }
 

@@ -5,6 +5,8 @@
 
 use crate::completion::Completion;
 use crate::core::DeviceCore;
+use crate::counted::Sole;
+use crate::latch::Latch;
 use crate::policy::Behaviour;
 use crate::pool::Pool;
 use crate::primitive::Fault;
@@ -16,6 +18,7 @@ use cuda_driver::{
     Call, Capture, CaptureMode, DeviceId, DevicePtr, Devices, Driver, Graphs, Memory, Pattern,
 };
 use cuda_sim::{Schedule, SimDriver};
+use loom::cell::UnsafeCell;
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -143,8 +146,8 @@ fn loom_a_replay_stands_for_nothing_that_is_queued_behind_it() {
         });
         // SAFETY: the graph touches nothing.
         let launch = |driver: &dyn Driver, raw| unsafe { driver.graph_launch(DEVICE, exec, raw) };
-        let first = rig.slots[0].replay(None, 0, launch).unwrap();
-        rig.slots[1].replay(Some(&first), 0, launch).unwrap();
+        let first = rig.slots[0].replay(None, 0, 1, launch).unwrap().take();
+        rig.slots[1].replay(Some(&first), 0, 1, launch).unwrap();
         let done = worker.join().unwrap();
         rig.slots[1].wait_for(&done).unwrap();
         rig.fill(1);
@@ -227,7 +230,7 @@ fn waker() -> Waker {
 }
 
 /// Waits for a stream as a thread or a task does.
-fn lease(pool: &Pool) -> Arc<Lease> {
+fn lease(pool: &Pool) -> Sole<Lease> {
     let (mut ticket, waker) = (None, waker());
     loop {
         if let Some(mut leases) = pool.poll_take(&mut ticket, 1, &waker).unwrap() {
@@ -318,5 +321,27 @@ fn loom_a_place_is_asked_about_while_its_stream_goes_on() {
         assert!(done.is_known_complete());
         drop((done, next));
         rig.finish();
+    });
+}
+
+/// A latch lets in one at a time, who sees what the one before did.
+#[test]
+fn loom_a_latch_lets_in_one_at_a_time() {
+    check(&[Fault::WeakLatch], || {
+        let latch = Arc::new(Latch::new(UnsafeCell::new(0)));
+        let add = |latch: &Latch<UnsafeCell<u32>>| {
+            let value = latch.lock();
+            // SAFETY: the latch is held; loom reports it if somebody else is in.
+            value.with_mut(|value| unsafe { *value += 1 });
+        };
+        let others = [(); 2].map(|()| {
+            let latch = latch.clone();
+            thread::spawn(move || add(&latch))
+        });
+        add(&latch);
+        others.map(|other| other.join().unwrap());
+        // SAFETY: as above.
+        let sum = latch.lock().with(|value| unsafe { *value });
+        assert_eq!(sum, 3);
     });
 }

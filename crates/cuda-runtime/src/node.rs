@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
+use crate::counted::{Last, Sole};
 use crate::primitive::{AtomicBool, Fault, Ordering, faulty};
 use crate::slot::Slot;
 use cuda_driver::RawEvent;
@@ -140,6 +141,16 @@ impl Node {
     pub(crate) fn is_known_complete(&self) -> bool {
         self.scope == Scope::Eager
             && self.slot.progress.load(Ordering::Acquire) >= self.point.position
+    }
+}
+
+impl Last for Node {
+    /// The node goes back as it is, or else its event alone does.
+    fn last(node: Sole<Self>) {
+        if node.is_reusable() {
+            let core = node.core().clone();
+            core.return_node(node);
+        }
     }
 }
 

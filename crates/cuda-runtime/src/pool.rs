@@ -2,6 +2,7 @@
 
 use crate::completion::Completion;
 use crate::core::DeviceCore;
+use crate::counted::Sole;
 use crate::notifier::{Notifier, WatchId};
 use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
 use crate::slot::{AfterLease, Slot};
@@ -22,15 +23,15 @@ pub(crate) struct Pool {
     /// What the notifier wakes.
     waker: Waker,
     /// Streams that were replaced, whose work may go on. They are destroyed when it is known to be over.
-    ending: Mutex<Vec<Arc<Lease>>>,
+    ending: Mutex<Vec<Arc<Slot>>>,
 }
 
 #[derive(Debug, Default)]
 struct PoolState {
     /// Nothing is queued or running on these.
-    idle: VecDeque<Arc<Lease>>,
+    idle: VecDeque<Sole<Lease>>,
     /// Given back with work behind them, oldest first.
-    pending: VecDeque<(Arc<Lease>, Completion)>,
+    pending: VecDeque<(Sole<Lease>, Completion)>,
     leased: usize,
     replaced: u64,
     /// Streams that could not be replaced yet.
@@ -105,7 +106,7 @@ impl PoolState {
     }
 
     /// Takes `count` idle streams, or none.
-    fn take_many(&mut self, count: usize) -> Option<Vec<Arc<Lease>>> {
+    fn take_many(&mut self, count: usize) -> Option<Vec<Sole<Lease>>> {
         if self.idle.len() < count {
             return None;
         }
@@ -162,7 +163,7 @@ impl Pool {
     }
 
     /// Takes `count` streams with nothing queued or running on them, or none. Nobody is overtaken.
-    pub(crate) fn take(&self, count: usize) -> RuntimeResult<Vec<Arc<Lease>>> {
+    pub(crate) fn take(&self, count: usize) -> RuntimeResult<Vec<Sole<Lease>>> {
         self.core.check()?;
         let mut state = self.state.lock();
         self.check_size(&state, count)?;
@@ -201,14 +202,14 @@ impl Pool {
     }
 
     /// Takes the stream whose latest work is `completion`, if it is not leased and nobody waits.
-    pub(crate) fn take_after(&self, completion: &Completion) -> RuntimeResult<Option<Arc<Lease>>> {
+    pub(crate) fn take_after(&self, completion: &Completion) -> RuntimeResult<Option<Sole<Lease>>> {
         self.core.check()?;
         let mut state = self.state.lock();
         if !state.waiting.is_empty() {
             return Ok(None);
         }
         let point = completion.point();
-        let is_tail = |lease: &Arc<Lease>| {
+        let is_tail = |lease: &Sole<Lease>| {
             let slot = lease.slot();
             slot.id == point.stream && slot.ends_at(point)
         };
@@ -241,7 +242,7 @@ impl Pool {
     }
 
     /// Takes back a slot whose lease ended.
-    pub(crate) fn give_back(&self, lease: Arc<Lease>) {
+    pub(crate) fn give_back(&self, lease: Sole<Lease>) {
         let after = lease.slot().end_lease();
         let lease = match after {
             AfterLease::Replace => self.replacement(&lease),
@@ -317,7 +318,7 @@ impl Pool {
         ticket: &mut Option<u64>,
         count: usize,
         waker: &Waker,
-    ) -> RuntimeResult<Option<Vec<Arc<Lease>>>> {
+    ) -> RuntimeResult<Option<Vec<Sole<Lease>>>> {
         // Wakers are cloned and dropped outside the lock: they may be anything.
         let mut waker = Some(waker.clone());
         self.core.check()?;
@@ -383,8 +384,8 @@ impl Pool {
 
     /// A fresh stream in place of one that can't be handed on. Where there is none now, the next who needs one tries
     /// again.
-    fn replacement(&self, old: &Arc<Lease>) -> Option<Arc<Lease>> {
-        self.end_later(old);
+    fn replacement(&self, old: &Lease) -> Option<Sole<Lease>> {
+        self.end_later(old.slot());
         match Slot::new(&self.core, self.priority) {
             Ok(slot) => Some(Lease::resting(slot, self.number)),
             Err(error) => {
@@ -396,11 +397,10 @@ impl Pool {
 
     /// Destroys a stream that was replaced once its work is over, and those of earlier ones whose work is: what they run may need
     /// what goes with the device.
-    fn end_later(&self, old: &Arc<Lease>) {
+    fn end_later(&self, old: &Arc<Slot>) {
         let mut ending = std::mem::take(&mut *self.ending.lock());
         ending.push(old.clone());
-        ending.retain(|lease| {
-            let slot = lease.slot();
+        ending.retain(|slot| {
             let over = self.core.is_poisoned() || slot.is_idle().is_ok_and(|idle| idle);
             if over {
                 slot.destroy();
@@ -415,10 +415,10 @@ impl Pool {
     pub(crate) fn settle(&self) {
         let (state, ending) = (self.state.lock(), self.ending.lock());
         let leases = state.pending.iter().map(|(lease, _)| lease);
-        leases
-            .chain(&state.idle)
+        let slots = leases.chain(&state.idle).map(|lease| lease.slot());
+        slots
             .chain(&*ending)
-            .for_each(|lease| lease.slot().synchronize_or_poison());
+            .for_each(|slot| slot.synchronize_or_poison());
     }
 
     /// Destroys every stream that is not leased. For the device's owner, when nothing is leased any more.
@@ -429,8 +429,9 @@ impl Pool {
         drop(state);
         let ending = std::mem::take(&mut *self.ending.lock());
         let pending = pending.into_iter().map(|(lease, _)| lease);
-        for lease in pending.chain(idle).chain(ending) {
+        for lease in pending.chain(idle) {
             lease.slot().destroy();
         }
+        ending.iter().for_each(|slot| slot.destroy());
     }
 }

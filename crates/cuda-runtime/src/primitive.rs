@@ -1,20 +1,19 @@
 //! What the state machines of the crate take from `std` and `parking_lot`, and from loom where that checks them.
 
 #[cfg(not(loom))]
+pub(crate) use crate::latch::{Latch, LatchGuard};
+#[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Arc as Counted,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc as Counted,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[cfg(loom)]
 pub(crate) use modelled::{Condvar, Mutex, MutexGuard};
+// A latch has a model of its own; to the others it is a lock like any, which leaves them fewer interleavings.
+#[cfg(loom)]
+pub(crate) use modelled::{Mutex as Latch, MutexGuard as LatchGuard};
 
 /// A fault that the models are run with, to see that they find it. There is none outside loom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +32,8 @@ pub(crate) enum Fault {
     SilentLeave,
     /// The last token of a node is told by a count that others may still change.
     CountedAlone,
+    /// The release of a latch orders nothing.
+    WeakLatch,
 }
 
 /// Whether the models want this fault now.

@@ -4,7 +4,8 @@ use crate::capture;
 use crate::clock::{Clock, StreamId};
 use crate::completion::Completion;
 use crate::primitive::Ordering;
-use crate::slot::{Slot, SlotState};
+use crate::slot::Slot;
+use crate::timeline::SlotState;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver};
 

@@ -3,8 +3,9 @@
 use crate::capture::Session;
 use crate::clock::StreamId;
 use crate::completion::{Completion, needed};
-use crate::primitive::{Fault, MutexGuard, faulty};
-use crate::slot::{Slot, SlotState, Timeline, doom};
+use crate::primitive::{Fault, LatchGuard, faulty};
+use crate::slot::{Slot, doom};
+use crate::timeline::{SlotState, Timeline};
 use crate::{RuntimeError, RuntimeResult};
 use smallvec::SmallVec;
 use std::fmt;
@@ -35,7 +36,7 @@ use std::rc::Rc;
 /// ```
 pub struct Standing<'s> {
     slot: &'s Slot,
-    state: MutexGuard<'s, SlotState>,
+    state: LatchGuard<'s, SlotState>,
     session: Option<Rc<Session>>,
 }
 

@@ -3,7 +3,9 @@
 use crate::capture::Session;
 use crate::clock::StreamId;
 use crate::completion::Completion;
+use crate::counted::{Counted, Last, Sole};
 use crate::device::Device;
+use crate::handles::{Handles, Streams};
 use crate::slot::Slot;
 use crate::slot_host::Synchronized;
 use crate::standing::Standing;
@@ -18,8 +20,7 @@ use std::sync::Arc;
 /// Guards and captures hold clones, so a stream can't go back to its pool while something of it is lent.
 #[derive(Clone)]
 pub struct Stream {
-    /// `None` only while dropping.
-    lease: Option<Arc<Lease>>,
+    lease: Counted<Lease>,
 }
 
 #[derive(Debug)]
@@ -43,30 +44,12 @@ enum Origin {
 
 impl Lease {
     /// A slot of a pool, not leased.
-    pub(crate) fn resting(slot: Arc<Slot>, pool: usize) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn resting(slot: Arc<Slot>, pool: usize) -> Sole<Self> {
+        Sole::new(Self {
             device: None,
             slot,
             origin: Origin::Pool(pool),
         })
-    }
-
-    /// Ends the lease. Carve forgets a stream of the user's.
-    fn end(mut lease: Arc<Self>) {
-        let Some(last) = Arc::get_mut(&mut lease) else {
-            return;
-        };
-        let Some(device) = last.device.take() else {
-            return;
-        };
-        if device.is_forked() {
-            return;
-        }
-        match last.origin {
-            Origin::Pool(pool) => device.pool(pool).give_back(lease),
-            Origin::User => lease.slot.retire(),
-            Origin::Device => {}
-        }
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -74,27 +57,27 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // Only when two clones of a stream dropped at the same moment, each seeing the other.
-        if let Some(device) = self.device.take() {
-            let (slot, origin) = (self.slot.clone(), self.origin);
-            Self::end(Arc::new(Self {
-                device: Some(device),
-                slot,
-                origin,
-            }));
+impl Last for Lease {
+    /// Ends the lease. Carve forgets a stream of the user's.
+    fn last(mut lease: Sole<Self>) {
+        let Some(device) = lease.device.take() else {
+            return;
+        };
+        if device.is_forked() {
+            return;
+        }
+        match lease.origin {
+            Origin::Pool(pool) => device.pool(pool).give_back(lease),
+            Origin::User => lease.slot.retire(),
+            Origin::Device => {}
         }
     }
 }
 
 impl Stream {
-    pub(crate) fn of_pool(device: &Device, mut lease: Arc<Lease>) -> Self {
-        match Arc::get_mut(&mut lease) {
-            Some(resting) => resting.device = Some(device.clone()),
-            None => unreachable!("a resting lease has one owner, its pool"),
-        }
-        Self { lease: Some(lease) }
+    pub(crate) fn of_pool(device: &Device, mut lease: Sole<Lease>) -> Self {
+        lease.device = Some(device.clone());
+        Self::of_lease(Counted::first(lease))
     }
 
     /// A stream that belongs to the device itself and never goes to the pool.
@@ -108,30 +91,40 @@ impl Stream {
     }
 
     fn outside_pools(device: &Device, slot: &Arc<Slot>, origin: Origin) -> Self {
-        Self {
-            lease: Some(Arc::new(Lease {
-                device: Some(device.clone()),
-                slot: slot.clone(),
-                origin,
-            })),
-        }
+        Self::of_lease(Counted::first(Sole::new(Lease {
+            device: Some(device.clone()),
+            slot: slot.clone(),
+            origin,
+        })))
     }
 
     #[inline]
-    fn lease(&self) -> &Lease {
-        self.lease.as_deref().expect("taken by drop alone")
+    pub(crate) fn of_lease(lease: Counted<Lease>) -> Self {
+        Self { lease }
+    }
+
+    #[inline]
+    pub(crate) fn into_lease(self) -> Counted<Lease> {
+        self.lease
+    }
+
+    /// So many clones, counted in one step.
+    #[inline]
+    #[must_use]
+    pub fn clones(&self, count: usize) -> Streams {
+        Streams::of(Counted::share_of(&self.lease, count))
     }
 
     #[inline]
     pub(crate) fn slot(&self) -> &Arc<Slot> {
-        &self.lease().slot
+        &self.lease.slot
     }
 
     /// The device of the stream.
     #[inline]
     #[must_use]
     pub fn device(&self) -> &Device {
-        self.lease()
+        self.lease
             .device
             .as_ref()
             .expect("set while the stream is leased")
@@ -196,6 +189,16 @@ impl Stream {
         self.slot().record()
     }
 
+    /// As [`record`](Self::record), in as many handles as there are who keep one.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
+    #[track_caller]
+    pub fn record_for(&self, handles: usize) -> RuntimeResult<Handles> {
+        let _site = CallSite::enter();
+        self.slot().record_for(handles)
+    }
+
     /// A completion of everything queued outside captures so far, also while the stream captures; `None` when that is
     /// nothing. For accesses that were begun before the capture.
     ///
@@ -203,8 +206,18 @@ impl Stream {
     /// As for [`record`](Self::record).
     #[track_caller]
     pub fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
+        let handles = self.record_eager_for(1)?;
+        Ok(handles.map(|mut handles| handles.take()))
+    }
+
+    /// As [`record_eager`](Self::record_eager), in as many handles as there are who keep one.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
+    #[track_caller]
+    pub fn record_eager_for(&self, handles: usize) -> RuntimeResult<Option<Handles>> {
         let _site = CallSite::enter();
-        self.slot().record_eager()
+        self.slot().record_eager(handles)
     }
 
     /// Waits on the host for everything queued so far. The proof that it did is good until more is queued.
@@ -283,16 +296,6 @@ impl Stream {
             Err(RuntimeError::WrongRuntime { device: given })
         } else {
             Err(RuntimeError::WrongDevice { expected, given })
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if let Some(lease) = self.lease.take()
-            && Arc::strong_count(&lease) == 1
-        {
-            Lease::end(lease);
         }
     }
 }

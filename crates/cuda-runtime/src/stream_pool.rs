@@ -1,6 +1,7 @@
 //! Leasing streams: at once, waiting, for a limited time, awaited.
 
 use crate::completion::Completion;
+use crate::counted::Sole;
 use crate::device::Device;
 use crate::finished::thread_waker;
 use crate::pool::{Pool, PoolCounts};
@@ -8,7 +9,6 @@ use crate::stream::{Lease, Stream};
 use crate::{RuntimeError, RuntimeResult, capture};
 use cuda_driver::CallSite;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -177,7 +177,7 @@ impl<'d> StreamPool<'d> {
     }
 
     /// Waits on the host for its turn and for `count` streams.
-    fn wait(&self, count: usize, until: Option<Instant>) -> RuntimeResult<Vec<Arc<Lease>>> {
+    fn wait(&self, count: usize, until: Option<Instant>) -> RuntimeResult<Vec<Sole<Lease>>> {
         match self.pool().take(count) {
             Err(RuntimeError::PoolEmpty { .. }) => {}
             result => return result,
@@ -197,12 +197,12 @@ impl<'d> StreamPool<'d> {
         }
     }
 
-    fn one(&self, mut leases: Vec<Arc<Lease>>) -> Stream {
+    fn one(&self, mut leases: Vec<Sole<Lease>>) -> Stream {
         let lease = leases.pop().expect("one was asked for");
         Stream::of_pool(self.device, lease)
     }
 
-    fn lease(&self, leases: Vec<Arc<Lease>>) -> Vec<Stream> {
+    fn lease(&self, leases: Vec<Sole<Lease>>) -> Vec<Stream> {
         let lease = |lease| Stream::of_pool(self.device, lease);
         leases.into_iter().map(lease).collect()
     }

@@ -1,0 +1,87 @@
+//! Handles of a completion or a stream that come and go together, counted in one step.
+
+use crate::completion::Completion;
+use crate::counted::{Counted, Last, Shares};
+use crate::node::Node;
+use crate::stream::{Lease, Stream};
+
+/// Handles of one completion, for several who keep one each.
+#[derive(Debug)]
+pub struct Handles(Shares<Node>);
+
+/// Clones of one stream, for several who keep one each.
+#[derive(Debug)]
+pub struct Streams(Shares<Lease>);
+
+fn take<T: Last>(shares: &mut Shares<T>) -> Counted<T> {
+    let one = shares.take();
+    one.expect("no more are taken than were asked for")
+}
+
+impl Handles {
+    #[inline]
+    pub(crate) fn of(shares: Shares<Node>) -> Self {
+        Self(shares)
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// When all that were asked for are taken.
+    #[inline]
+    #[must_use]
+    pub fn take(&mut self) -> Completion {
+        Completion::from_node(take(&mut self.0))
+    }
+}
+
+impl Streams {
+    #[inline]
+    pub(crate) fn of(shares: Shares<Lease>) -> Self {
+        Self(shares)
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// When all that were asked for are taken.
+    #[inline]
+    #[must_use]
+    pub fn take(&mut self) -> Stream {
+        Stream::of_lease(take(&mut self.0))
+    }
+}
+
+/// Completions and streams that somebody needs no more. Those of one place, and of one lease, that come in a row are given
+/// up in one step, by the time that this drops.
+#[derive(Debug, Default)]
+pub struct Spent {
+    nodes: Option<Shares<Node>>,
+    leases: Option<Shares<Lease>>,
+}
+
+#[inline]
+fn add<T: Last>(spent: &mut Option<Shares<T>>, one: Counted<T>) {
+    let one = match spent {
+        Some(shares) => match shares.join(one) {
+            Ok(()) => return,
+            Err(one) => one,
+        },
+        None => one,
+    };
+    *spent = Some(Shares::of(one));
+}
+
+impl Spent {
+    /// Gives up a completion.
+    #[inline]
+    pub fn completion(&mut self, completion: Completion) {
+        add(&mut self.nodes, completion.into_node());
+    }
+
+    /// Gives up a stream.
+    #[inline]
+    pub fn stream(&mut self, stream: Stream) {
+        add(&mut self.leases, stream.into_lease());
+    }
+}

@@ -1,0 +1,260 @@
+//! A lock for what is held for nanoseconds and taken many times per operation.
+//!
+//! Taking it is one locked operation, and giving it back is a plain store: half of what other locks cost. The price is paid by
+//! those who wait: the store does not tell whether somebody went to sleep at that very moment, so a sleeper looks again by
+//! itself after a millisecond. Nearly always it is woken before.
+
+use crate::primitive::{AtomicBool, AtomicUsize, Fault, Ordering, faulty};
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// A lock for short sections. Panics don't poison it, and those who wait get it in no particular order.
+pub struct Latch<T> {
+    held: AtomicBool,
+    /// Number of threads that sleep, or are about to.
+    asleep: AtomicUsize,
+    bed: bed::Bed,
+    value: UnsafeCell<T>,
+}
+
+/// Access to the value of a [`Latch`], which is held until this drops.
+#[must_use = "the latch is given back when this drops"]
+pub struct LatchGuard<'l, T> {
+    latch: &'l Latch<T>,
+    /// It may be sent and shared as the value may be.
+    value: PhantomData<&'l mut T>,
+}
+
+// SAFETY: one thread at a time gets at the value, so that it goes from thread to thread and is never shared.
+unsafe impl<T: Send> Sync for Latch<T> {}
+
+impl<T> Latch<T> {
+    /// A latch that nobody holds.
+    #[inline]
+    pub fn new(value: T) -> Self {
+        Self {
+            held: AtomicBool::new(false),
+            asleep: AtomicUsize::new(0),
+            bed: bed::Bed::default(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits until nobody else holds it. A thread that holds it already waits for ever.
+    #[inline]
+    pub fn lock(&self) -> LatchGuard<'_, T> {
+        if !self.try_hold() {
+            self.wait();
+        }
+        LatchGuard {
+            latch: self,
+            value: PhantomData,
+        }
+    }
+
+    /// The value, which nobody else can get at.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    #[inline]
+    fn try_hold(&self) -> bool {
+        // Pairs with the store that gave it back.
+        let (from, to) = (Ordering::Acquire, Ordering::Relaxed);
+        self.held.compare_exchange(false, true, from, to).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        bed::doze(|| !self.held.load(Ordering::Relaxed) && self.try_hold()).unwrap_or_else(|| {
+            self.asleep.fetch_add(1, Ordering::SeqCst);
+            self.bed.sleep_until(|| self.try_hold());
+            self.asleep.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+impl<T> Drop for LatchGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let order = match faulty(Fault::WeakLatch) {
+            true => Ordering::Relaxed,
+            false => Ordering::Release,
+        };
+        self.latch.held.store(false, order);
+        if self.latch.asleep.load(Ordering::Relaxed) > 0 {
+            self.latch.bed.wake_one();
+        }
+    }
+}
+
+impl<T> Deref for LatchGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard holds the latch, so nobody else gets at the value.
+        unsafe { &*self.latch.value.get() }
+    }
+}
+
+impl<T> DerefMut for LatchGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard holds the latch, so nobody else gets at the value, and it is borrowed exclusively.
+        unsafe { &mut *self.latch.value.get() }
+    }
+}
+
+impl<T: Default> Default for Latch<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> fmt::Debug for Latch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Latch")
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for LatchGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(not(loom))]
+mod bed {
+    //! Waiting, awake and asleep.
+
+    use parking_lot::{Condvar, Mutex};
+    use std::time::Duration;
+
+    /// Looks while the owner may run on another processor.
+    const SPINS: usize = 100;
+    /// Further looks, each after others had the processor: the owner may have lost it.
+    const YIELDS: usize = 10;
+    /// After which a sleeper looks by itself.
+    const LOOK: Duration = Duration::from_millis(1);
+
+    #[derive(Default)]
+    pub(super) struct Bed {
+        asleep: Mutex<()>,
+        woken: Condvar,
+    }
+
+    /// Looks for a while; `None` when that did not help.
+    pub(super) fn doze(mut done: impl FnMut() -> bool) -> Option<()> {
+        let spun = (0..SPINS).any(|_| {
+            std::hint::spin_loop();
+            done()
+        });
+        let yielded = spun
+            || (0..YIELDS).any(|_| {
+                std::thread::yield_now();
+                done()
+            });
+        yielded.then_some(())
+    }
+
+    impl Bed {
+        pub(super) fn sleep_until(&self, mut done: impl FnMut() -> bool) {
+            let mut asleep = self.asleep.lock();
+            while !done() {
+                self.woken.wait_for(&mut asleep, LOOK);
+            }
+        }
+
+        #[cold]
+        pub(super) fn wake_one(&self) {
+            // Whoever is about to sleep does so first.
+            drop(self.asleep.lock());
+            self.woken.notify_one();
+        }
+    }
+}
+
+#[cfg(loom)]
+mod bed {
+    //! For loom, which knows who has nothing to do: a sleeper looks again once others had their turn.
+
+    #[derive(Default)]
+    pub(super) struct Bed;
+
+    pub(super) fn doze(mut done: impl FnMut() -> bool) -> Option<()> {
+        while !done() {
+            loom::thread::yield_now();
+        }
+        Some(())
+    }
+
+    impl Bed {
+        pub(super) fn sleep_until(&self, _: impl FnMut() -> bool) {
+            unreachable!("a doze ends with the latch")
+        }
+
+        pub(super) fn wake_one(&self) {
+            unreachable!("nobody sleeps")
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    /// More threads than processors, with owners that lose theirs: nobody is let in twice, and everybody gets there.
+    #[test]
+    fn one_at_a_time_and_everybody_in_the_end() {
+        const EACH: usize = 2_000;
+        let latch = Arc::new(Latch::new((0_usize, false)));
+        let threads: Vec<_> = (0..6)
+            .map(|thread| {
+                let latch = latch.clone();
+                std::thread::spawn(move || {
+                    for i in 0..EACH {
+                        let mut held = latch.lock();
+                        assert!(!std::mem::replace(&mut held.1, true), "somebody is in");
+                        if i % 100 == thread {
+                            std::thread::yield_now();
+                        }
+                        (held.0, held.1) = (held.0 + 1, false);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|it| it.join().unwrap());
+        assert_eq!(latch.lock().0, 6 * EACH);
+    }
+
+    /// Who sleeps is woken when a long section ends, and also one that ends in a panic.
+    #[test]
+    fn a_sleeper_is_woken() {
+        let latch = Arc::new(Latch::new(()));
+        let held = latch.lock();
+        let sleepers: Vec<_> = (0..3)
+            .map(|_| {
+                let latch = latch.clone();
+                std::thread::spawn(move || drop(latch.lock()))
+            })
+            .collect();
+        while latch.asleep.load(Ordering::Relaxed) < 3 {
+            std::thread::yield_now();
+        }
+        let begun = Instant::now();
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _held = held;
+            panic!("the section fails");
+        }));
+        assert!(unwound.is_err());
+        sleepers.into_iter().for_each(|it| it.join().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert_eq!(latch.asleep.load(Ordering::Relaxed), 0);
+    }
+}

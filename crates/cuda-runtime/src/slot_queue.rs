@@ -1,0 +1,146 @@
+//! What is queued on a slot: operations, allocations, replays, frees.
+
+use crate::completion::Completion;
+use crate::handles::Handles;
+use crate::node::Scope;
+use crate::primitive::{Fault, Ordering, faulty};
+use crate::slot::{Slot, doom};
+use crate::timeline::Timeline;
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CudaResult, Driver, RawStream};
+use std::sync::Arc;
+
+impl Slot {
+    /// Queues something by `call`.
+    pub(crate) fn enqueue<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        self.core.check()?;
+        self.enqueue_in_cleanup(call)
+    }
+
+    /// As [`enqueue`](Self::enqueue), for destructors: errors that another one left stay where they are.
+    pub(crate) fn enqueue_in_cleanup<T>(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        let mut state = self.lock()?;
+        let (timeline, session) = state.active()?;
+        let session = session.as_deref();
+        let result = self.settle(timeline, session).and_then(|()| {
+            timeline.queued += 1;
+            let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+            self.finish_operation(timeline)?;
+            Ok(made)
+        });
+        doom(session, &result);
+        result
+    }
+
+    /// Where the builder asked for it, waits on the host for what was just queued.
+    pub(crate) fn finish_operation(&self, timeline: &mut Timeline) -> RuntimeResult<()> {
+        if !self.core.behaviour.synchronize || timeline.scope != Scope::Eager {
+            return Ok(());
+        }
+        timeline.open = false;
+        let core = &self.core;
+        let waited = core.call_in_cleanup(|_| {
+            core.relaxed_for_long(|driver| driver.stream_synchronize(core.id, self.raw))
+        });
+        if waited.is_err() {
+            // The caller takes its work for not queued.
+            self.synchronize_in_repair(timeline.position, &timeline.clock);
+            return waited;
+        }
+        self.reached(timeline.position, &timeline.clock);
+        timeline.finished = timeline.queued;
+        Ok(())
+    }
+
+    /// Queues an allocation by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
+    /// may join the tail as it is, which costs no event.
+    ///
+    /// Without the completion, which fails by itself, the memory is allocated all the same: the stream was synchronised then, or
+    /// the device is poisoned.
+    pub(crate) fn allocate<T>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<(T, RuntimeResult<Completion>)> {
+        self.core.check()?;
+        let mut state = self.lock()?;
+        let (timeline, None) = state.active()? else {
+            return Err(RuntimeError::CaptureActive {
+                what: "allocating device memory",
+            });
+        };
+        let joins = timeline.open && !timeline.is_dirty();
+        if !joins {
+            self.settle(timeline, None)?;
+            timeline.queued += 1;
+        }
+        let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+        let finished = self.finish_operation(timeline);
+        let place = finished.and_then(|()| match (&mut timeline.tail, joins) {
+            (Some(tail), true) => {
+                timeline.counts.completions_shared += 1;
+                Ok(tail.share(1).take())
+            }
+            _ => self.place(timeline, None),
+        });
+        Ok((made, place))
+    }
+
+    /// Queues a replay of a graph by `call`, which comes after `last`, the replay before it, by itself: that made so many waits
+    /// `needless`. The completion, in so many handles, stands for nothing but what is queued here by then: others come after it without waiting for its
+    /// event, so nothing is queued between the two, and no allocation joins it.
+    pub(crate) fn replay(
+        self: &Arc<Self>,
+        last: Option<&Completion>,
+        needless: u64,
+        handles: usize,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+    ) -> RuntimeResult<Handles> {
+        self.core.check()?;
+        let mut state = self.lock()?;
+        let (timeline, None) = state.active()? else {
+            return Err(RuntimeError::CaptureActive {
+                what: "launching a graph",
+            });
+        };
+        self.settle(timeline, None)?;
+        timeline.queued += 1;
+        self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+        self.finish_operation(timeline)?;
+        if faulty(Fault::OpenReplay) {
+            drop(state);
+            state = self.lock()?;
+        }
+        let timeline = &mut state.eager;
+        if let Some(last) = last {
+            timeline.comes_after(last, needless);
+        }
+        let place = self.place_for(handles, timeline, None)?;
+        timeline.open = false;
+        Ok(place)
+    }
+
+    /// Queues a free by `call`, when nothing but this stream's own work up to here has to come before it. `None` when the
+    /// stream can't take it: it captures, or may do so behind Carve's back, or is gone.
+    ///
+    /// A free is nothing that anybody waits for: it does not count as work of the stream.
+    pub(crate) fn free(
+        &self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
+    ) -> Option<RuntimeResult<()>> {
+        let state = match self.lock() {
+            Ok(state) => state,
+            Err(error) => return Some(Err(error)),
+        };
+        if state.captured.is_some() || state.retired || self.is_exposed() {
+            return None;
+        }
+        self.frees.store(true, Ordering::Release);
+        Some(self.core.call_in_cleanup(|driver| call(driver, self.raw)))
+    }
+}
