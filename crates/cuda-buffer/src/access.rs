@@ -2,8 +2,7 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::DomainId;
-use crate::guard::{Ending, Guard, record};
-use crate::ledger::AccessKind;
+use crate::guard::{Ending, Guard};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
@@ -13,7 +12,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 macro_rules! access {
-    ($(#[$doc:meta])* $name:ident, $request:ident, $kind:expr, $borrow:ty) => {
+    ($(#[$doc:meta])* $name:ident, $request:ident, $writes:literal, $borrow:ty) => {
         $(#[$doc])*
         ///
         /// It keeps its stream leased. Dropping it records a completion at the stream's tail and publishes it to the
@@ -21,7 +20,7 @@ macro_rules! access {
         /// accessed for ever: conflicting accesses are errors, and the memory stays alive and counted, never reused.
         #[must_use = "dropping the access at once publishes an access that did nothing"]
         pub struct $name<'a, T> {
-            guard: Guard<'a>,
+            guard: Guard<'a, $writes>,
             len: usize,
             offset_bytes: u64,
             borrow: PhantomData<$borrow>,
@@ -34,11 +33,12 @@ macro_rules! access {
                 let since = CallSite::current().unwrap_or_else(Location::caller);
                 let reached = request.domain.check_reach(stream);
                 reached.map_err(BufferError::of_operand(OperandName::Value))?;
-                let guard = Guard::acquire(request.domain, $kind, stream, since)?;
+                let guard = Guard::acquire(request.domain, stream, since)?;
                 Ok(Self::from_guard(request, guard))
             }
 
-            pub(crate) fn from_guard(request: $request<'a, T>, guard: Guard<'a>) -> Self {
+            #[inline]
+            pub(crate) fn from_guard(request: $request<'a, T>, guard: Guard<'a, $writes>) -> Self {
                 Self {
                     guard,
                     len: request.len,
@@ -92,7 +92,7 @@ macro_rules! access {
                 self,
                 synchronized: &Synchronized,
             ) -> RuntimeResult<()> {
-                if self.guard.hold().session().is_none() && self.stream().is_done(synchronized) {
+                if !self.guard.hold().is_captured() && self.stream().is_done(synchronized) {
                     self.guard.cancel();
                     return Ok(());
                 }
@@ -100,6 +100,7 @@ macro_rules! access {
             }
 
             /// The elements, readable by work on the access's stream.
+            #[inline]
             #[must_use]
             pub fn as_slice(&self) -> DeviceSlice<'_, T> {
                 let address = self.guard.domain().address();
@@ -129,17 +130,18 @@ macro_rules! access {
 
 access! {
     /// A read access, ordered after the buffer's latest write. Any number may exist at a time.
-    ReadAccess, ReadRequest, AccessKind::Read, &'a T
+    ReadAccess, ReadRequest, false, &'a T
 }
 
 access! {
     /// A write access, ordered after the buffer's latest write and all reads since. It may read too, for work in
     /// place: the same buffer is not acquired twice.
-    WriteAccess, WriteRequest, AccessKind::Write, &'a mut T
+    WriteAccess, WriteRequest, true, &'a mut T
 }
 
 impl<T> WriteAccess<'_, T> {
     /// The elements, writable by work on the access's stream.
+    #[inline]
     #[must_use]
     pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
         let address = self.guard.domain().address();
@@ -191,6 +193,7 @@ pub struct AccessCompletion<'s> {
 
 impl<'s> AccessCompletion<'s> {
     /// A completion at the tail of `stream`, to be recorded when guards are released.
+    #[inline]
     pub fn new(stream: &'s Stream) -> Self {
         Self { stream }
     }
@@ -202,17 +205,14 @@ impl<'s> AccessCompletion<'s> {
     /// and nothing is lost. Otherwise the failure of the record; the accesses have ended all the same: the stream
     /// was synchronised, or the device is poisoned.
     #[track_caller]
-    pub fn release(self, guards: impl Guards) -> BufferResult<()> {
+    #[inline]
+    pub fn release(self, mut guards: impl Guards) -> BufferResult<()> {
         let _site = CallSite::enter();
         let timeline = self.stream.timeline();
-        let mut session = None;
-        let mut stranger = None;
-        let mut handles = 0;
+        let (mut accesses, mut stranger) = (0, None);
         guards.holds(&mut |hold, domains| {
-            handles += domains;
-            if hold.timeline() == timeline {
-                session = Some(hold.session());
-            } else {
+            accesses += domains;
+            if hold.timeline() != timeline {
                 stranger = Some(hold.timeline());
             }
         });
@@ -223,10 +223,10 @@ impl<'s> AccessCompletion<'s> {
                 stream: timeline,
             });
         }
-        let Some(session) = session else {
+        if accesses == 0 {
             return Ok(());
-        };
-        let (mut ending, result) = Ending::of(record(self.stream, session, handles));
+        }
+        let (mut ending, result) = Ending::record(self.stream, timeline, accesses);
         guards.end(&mut ending);
         Ok(result?)
     }
@@ -249,70 +249,78 @@ mod sealed {
 
         /// Ends all with what a record returned.
         #[doc(hidden)]
-        fn end(self, ending: &mut Ending);
+        fn end(&mut self, ending: &mut Ending);
     }
 
     impl<T> Collect for ReadAccess<'_, T> {
+        #[inline]
         fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             show(self.guard.hold(), 1);
         }
 
-        fn end(self, ending: &mut Ending) {
+        #[inline(always)]
+        fn end(&mut self, ending: &mut Ending) {
             self.guard.end(ending);
         }
     }
 
     impl<T> Collect for WriteAccess<'_, T> {
+        #[inline]
         fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             show(self.guard.hold(), 1);
         }
 
-        fn end(self, ending: &mut Ending) {
+        #[inline(always)]
+        fn end(&mut self, ending: &mut Ending) {
             self.guard.end(ending);
         }
     }
 
     impl<T> Collect for PartitionedReadAccess<'_, T> {
+        #[inline]
         fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             show(self.hold(), self.values());
         }
 
-        fn end(self, ending: &mut Ending) {
+        #[inline]
+        fn end(&mut self, ending: &mut Ending) {
             self.end_with(ending);
         }
     }
 
     impl<T> Collect for PartitionedWriteAccess<'_, T> {
+        #[inline]
         fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             show(self.hold(), self.values());
         }
 
-        fn end(self, ending: &mut Ending) {
+        #[inline]
+        fn end(&mut self, ending: &mut Ending) {
             self.end_with(ending);
         }
     }
 
     impl<G: Collect> Collect for Vec<G> {
+        #[inline]
         fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             self.iter().for_each(|guard| guard.holds(show));
         }
 
-        fn end(self, ending: &mut Ending) {
-            for guard in self {
-                guard.end(ending);
-            }
+        #[inline]
+        fn end(&mut self, ending: &mut Ending) {
+            self.iter_mut().for_each(|guard| guard.end(ending));
         }
     }
 
     impl<G: Collect, const N: usize> Collect for [G; N] {
+        #[inline]
         fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
             self.iter().for_each(|guard| guard.holds(show));
         }
 
-        fn end(self, ending: &mut Ending) {
-            for guard in self {
-                guard.end(ending);
-            }
+        #[inline]
+        fn end(&mut self, ending: &mut Ending) {
+            self.iter_mut().for_each(|guard| guard.end(ending));
         }
     }
 
@@ -320,12 +328,14 @@ mod sealed {
         ($($name:ident)+) => {
             #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
             impl<$($name: Collect),+> Collect for ($($name,)+) {
-                fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
+                #[inline]
+        fn holds(&self, show: &mut impl FnMut(&Hold, usize)) {
                     let ($($name,)+) = self;
                     $($name.holds(show);)+
                 }
 
-                fn end(self, ending: &mut Ending) {
+                #[inline]
+        fn end(&mut self, ending: &mut Ending) {
                     let ($($name,)+) = self;
                     $($name.end(ending);)+
                 }

@@ -3,11 +3,11 @@
 use crate::access::{ReadAccess, WriteAccess};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::domain::{Domain, DomainId};
-use crate::guard::{self, Grants};
+use crate::guard::{self, Acquired, Grants};
 use crate::ledger::AccessKind;
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
-use cuda_runtime::{Device, Stream};
+use cuda_runtime::{Device, Stream, StreamId};
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
@@ -29,6 +29,7 @@ macro_rules! requests {
 
         impl<'a, T> $name<'a, T> {
             /// The first `len` elements from `offset_bytes` on; the caller has checked that they are there.
+            #[inline]
             pub(crate) fn new(domain: &'a Domain, offset_bytes: u64, len: usize) -> Self {
                 Self { domain, offset_bytes, len, borrow: PhantomData }
             }
@@ -107,13 +108,15 @@ macro_rules! requests {
             type Ready = Self;
             type Accesses = $access<'a, T>;
 
-            fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self {
-                add(self.domain, $kind);
+            #[inline(always)]
+            fn ready(self, wanted: &mut Wanted<'a>) -> Self {
+                wanted.add(self.domain, $kind);
                 self
             }
 
+            #[inline(always)]
             fn grant(ready: Self, granted: &mut Grants<'_>) -> Self::Accesses {
-                let guard = granted.guard(ready.domain, $kind);
+                let guard = granted.guard(ready.domain);
                 $access::from_guard(ready, guard)
             }
         }
@@ -176,22 +179,49 @@ requests! {
 /// [`BufferError::Access`] when somebody holds an access that excludes one of them, another one of the same
 /// call included; [`BufferError::OperandDevice`] for a value that work on `stream` can't reach; a failed wait. Then none is held.
 #[track_caller]
+#[inline(always)]
 pub fn acquire_all<'a, R: Requests<'a>>(stream: &Stream, requests: R) -> BufferResult<R::Accesses> {
     let _site = CallSite::enter();
     let since = CallSite::current().unwrap_or_else(Location::caller);
-    let mut wanted = SmallVec::<[(&Domain, AccessKind); 8]>::new();
-    let ready = requests.ready(&mut |domain, kind| wanted.push((domain, kind)));
+    let mut wanted = Wanted::default();
+    let ready = requests.ready(&mut wanted);
+    match order(&mut wanted.0, stream, since) {
+        Ok(timeline) => {
+            let acquired = Acquired::new(stream, timeline, since);
+            Ok(R::grant(ready, &mut acquired.guards(wanted.0.len())))
+        }
+        Err(error) => Err(*error),
+    }
+}
+
+/// What requests ask for.
+#[derive(Debug, Default)]
+pub struct Wanted<'a>(SmallVec<[(&'a Domain, AccessKind); 8]>);
+
+impl<'a> Wanted<'a> {
+    #[inline(always)]
+    fn add(&mut self, domain: &'a Domain, kind: AccessKind) {
+        self.0.push((domain, kind));
+    }
+}
+
+/// Takes the tokens, in order of identity, and orders the stream; the timeline that the accesses are ordered on.
+fn order(
+    wanted: &mut [(&Domain, AccessKind)],
+    stream: &Stream,
+    since: &'static Location<'static>,
+) -> Result<StreamId, Box<BufferError>> {
     for (operand, (domain, _)) in wanted.iter().enumerate() {
-        domain
-            .check_reach(stream)
-            .map_err(BufferError::of_operand(OperandName::Request(operand)))?;
+        if let Err(error) = domain.check_reach(stream) {
+            let operand = OperandName::Request(operand);
+            return Err(Box::new(BufferError::of_operand(operand)(error)));
+        }
     }
     match wanted.len() {
-        ..=16 => sort(&mut wanted),
+        ..=16 => sort(wanted),
         _ => wanted.sort_by_key(|(domain, _)| domain.id()),
     }
-    let acquired = guard::acquire(wanted.iter().copied(), stream, since)?;
-    Ok(R::grant(ready, &mut acquired.guards(wanted.len())))
+    guard::order(wanted.iter().copied(), stream, since)
 }
 
 /// Puts a few domains in order of identity.
@@ -212,7 +242,7 @@ pub trait Requests<'a>: sealed::AcquireAll<'a> {}
 impl<'a, R: sealed::AcquireAll<'a>> Requests<'a> for R {}
 
 mod sealed {
-    use super::{AccessKind, Domain, Grants, ReadRequest, WriteRequest};
+    use super::{Grants, ReadRequest, Wanted, WriteRequest};
     use crate::data::DeviceData;
 
     pub trait AcquireAll<'a> {
@@ -222,7 +252,7 @@ mod sealed {
         /// The accesses, in the form of the requests.
         type Accesses;
         #[doc(hidden)]
-        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready;
+        fn ready(self, wanted: &mut Wanted<'a>) -> Self::Ready;
         #[doc(hidden)]
         fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses;
     }
@@ -231,8 +261,10 @@ mod sealed {
         type Ready = Vec<R::Ready>;
         type Accesses = Vec<R::Accesses>;
 
-        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
-            self.into_iter().map(|request| request.ready(add)).collect()
+        fn ready(self, wanted: &mut Wanted<'a>) -> Self::Ready {
+            self.into_iter()
+                .map(|request| request.ready(wanted))
+                .collect()
         }
 
         fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
@@ -247,8 +279,8 @@ mod sealed {
         type Ready = [R::Ready; N];
         type Accesses = [R::Accesses; N];
 
-        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
-            self.map(|request| request.ready(add))
+        fn ready(self, wanted: &mut Wanted<'a>) -> Self::Ready {
+            self.map(|request| request.ready(wanted))
         }
 
         fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
@@ -260,8 +292,8 @@ mod sealed {
         type Ready = Vec<ReadRequest<'a, B::Element>>;
         type Accesses = <Self::Ready as AcquireAll<'a>>::Accesses;
 
-        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
-            self.iter().map(|data| data.read().ready(add)).collect()
+        fn ready(self, wanted: &mut Wanted<'a>) -> Self::Ready {
+            self.iter().map(|data| data.read().ready(wanted)).collect()
         }
 
         fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
@@ -273,9 +305,9 @@ mod sealed {
         type Ready = Vec<WriteRequest<'a, B::Element>>;
         type Accesses = <Self::Ready as AcquireAll<'a>>::Accesses;
 
-        fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
+        fn ready(self, wanted: &mut Wanted<'a>) -> Self::Ready {
             self.iter_mut()
-                .map(|data| data.write().ready(add))
+                .map(|data| data.write().ready(wanted))
                 .collect()
         }
 
@@ -291,11 +323,13 @@ mod sealed {
                 type Ready = ($($name::Ready,)+);
                 type Accesses = ($($name::Accesses,)+);
 
-                fn ready(self, add: &mut impl FnMut(&'a Domain, AccessKind)) -> Self::Ready {
+                #[inline(always)]
+                fn ready(self, wanted: &mut Wanted<'a>) -> Self::Ready {
                     let ($($name,)+) = self;
-                    ($($name.ready(add),)+)
+                    ($($name.ready(wanted),)+)
                 }
 
+                #[inline(always)]
                 fn grant(ready: Self::Ready, granted: &mut Grants<'_>) -> Self::Accesses {
                     let ($($name,)+) = ready;
                     ($(<$name as AcquireAll<'a>>::grant($name, granted),)+)

@@ -9,11 +9,11 @@
 
 use crate::domain::DomainId;
 use crate::folds::Folds;
-use crate::ledger::{Ledger, Predecessors, Token};
+use crate::ledger::{AccessKind, Holder, Ledger, Predecessors, Token};
 use crate::primitive::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Fault, Mutex, MutexGuard, Ordering, faulty,
 };
-use crate::{BufferError, BufferResult};
+use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device, Spent};
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Carve {
 
 /// One carve, alive or retired.
 #[derive(Clone, Debug)]
-pub struct CarveDomain {
+pub(crate) struct CarveDomain {
     shared: Arc<ArenaShared>,
     id: DomainId,
     /// Position among the live carves, as long as the carve is one.
@@ -345,12 +345,30 @@ impl CarveDomain {
 
     /// Works on the carve's ledger, which is open. A retired carve has none: its accesses are over, and a stray one changes
     /// nothing.
-    #[inline]
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
         match self.live() {
             Some(mut ledger) => f(&mut ledger.ledger),
             None => f(&mut Ledger::default()),
         }
+    }
+
+    pub(crate) fn begin(
+        &self,
+        kind: AccessKind,
+        holder: Holder,
+        before: &mut impl FnMut(&Completion),
+    ) -> Result<(), AccessError> {
+        self.with_ledger(|ledger| ledger.begin(Token { kind, holder }, before))
+    }
+
+    pub(crate) fn end(
+        &self,
+        kind: AccessKind,
+        holder: Holder,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
+        self.with_ledger(|ledger| ledger.end(Token { kind, holder }, done, spent));
     }
 
     pub(crate) fn shared(&self) -> &Arc<ArenaShared> {

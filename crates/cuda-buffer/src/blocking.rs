@@ -2,7 +2,7 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::Domain;
-use crate::ledger::{AccessKind, Predecessors, Token};
+use crate::ledger::{AccessKind, Holder, Predecessors, Token};
 use crate::{BufferError, BufferResult};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::Completion;
@@ -19,11 +19,9 @@ pub(crate) struct BlockingAccess {
 
 /// The token of an access without a stream.
 pub(crate) fn host_token(kind: AccessKind, since: &'static Location<'static>) -> Token {
-    Token {
-        kind,
-        stream: None,
-        since,
-    }
+    let stream = None;
+    let holder = Holder { stream, since };
+    Token { kind, holder }
 }
 
 impl BlockingAccess {

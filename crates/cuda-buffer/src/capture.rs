@@ -3,7 +3,7 @@
 use crate::arena::ArenaShared;
 use crate::captured_launch::Noted;
 use crate::domain::{Domain, DomainId};
-use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
+use crate::ledger::{AccessKind, Holder, Ledger, Predecessors, Token};
 use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
 use crate::{AccessError, BufferError, BufferResult, OperandName};
 use cuda_driver::{CallSite, CaptureMode, GraphUpdate};
@@ -354,13 +354,13 @@ impl Graph {
         let arenas = self.arenas.iter().filter(|_| !faulty(Fault::NoTurns));
         let _turns: SmallVec<[MutexGuard<'_, ()>; 2]> =
             arenas.map(|arena| arena.turn.lock()).collect();
-        let stream_id = Some(stream.id());
+        let holder = Holder {
+            stream: Some(stream.id()),
+            since,
+        };
         let begun = self.accesses.iter().try_for_each(|access| {
-            let token = Token {
-                kind: access.kind,
-                stream: stream_id,
-                since,
-            };
+            let kind = access.kind;
+            let token = Token { kind, holder };
             held.push(access.begin(&self.accesses, token, before)?);
             Ok(())
         });

@@ -8,6 +8,7 @@ use crate::primitive::{Fault, Latch, Mutex, faulty};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Spent, Stream};
+use std::cell::Cell;
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -21,9 +22,27 @@ pub(crate) const BASE_ALIGN: usize = 256;
 pub struct DomainId(u64);
 
 impl DomainId {
+    /// Higher than the ones before it on the same thread.
+    #[inline]
     pub(crate) fn fresh() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        thread_local! {
+            /// The next one, and where those end that the thread has for itself.
+            static NEXT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+        }
+        let (mut next, mut end) = NEXT.get();
+        if next == end {
+            (next, end) = Self::some_more();
+        }
+        NEXT.set((next + 1, end));
+        Self(next)
+    }
+
+    #[cold]
+    fn some_more() -> (u64, u64) {
+        const SOME: u64 = 1024;
+        static GIVEN: AtomicU64 = AtomicU64::new(1);
+        let next = GIVEN.fetch_add(SOME, Ordering::Relaxed);
+        (next, next + SOME)
     }
 
     pub(crate) fn from_number(number: u64) -> Option<Self> {
@@ -39,16 +58,18 @@ impl DomainId {
 
 /// A logical value: memory of its own, or a carve of an arena. Clones are handles of the same value.
 #[derive(Clone, Debug)]
-pub enum Domain {
+pub(crate) enum Domain {
     Owned(Arc<OwnedDomain>),
     Carve(CarveDomain),
 }
 
 /// A value with memory of its own.
 #[derive(Debug)]
-pub struct OwnedDomain {
+pub(crate) struct OwnedDomain {
     id: DomainId,
     device: Device,
+    /// On the device; null for a value of zero length and for page-locked memory.
+    address: DevicePtr,
     pub(crate) memory: Memory,
     pub(crate) ledger: Latch<Ledger>,
 }
@@ -135,14 +156,25 @@ impl Domain {
         memory: Memory,
         before: impl IntoIterator<Item = Completion>,
     ) -> Self {
+        let address = match &memory {
+            Memory::Device(Some(allocation)) => allocation.address(),
+            Memory::Foreign(foreign) => foreign.address(),
+            Memory::Part {
+                whole,
+                offset_bytes,
+            } => DevicePtr(whole.address().0 + *offset_bytes as u64),
+            Memory::Device(None) | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
+        };
         Self::Owned(Arc::new(OwnedDomain {
             id: DomainId::fresh(),
             device: device.clone(),
+            address,
             memory,
             ledger: Latch::new(Ledger::after(before)),
         }))
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> DomainId {
         match self {
             Self::Owned(owned) => owned.id,
@@ -150,6 +182,7 @@ impl Domain {
         }
     }
 
+    #[inline]
     pub(crate) fn device(&self) -> &Device {
         match self {
             Self::Owned(owned) => &owned.device,
@@ -158,17 +191,10 @@ impl Domain {
     }
 
     /// The base address on the device; null for a value of zero length and for page-locked memory.
+    #[inline]
     pub(crate) fn address(&self) -> DevicePtr {
         match self {
-            Self::Owned(owned) => match &owned.memory {
-                Memory::Device(Some(allocation)) => allocation.address(),
-                Memory::Foreign(foreign) => foreign.address(),
-                Memory::Part {
-                    whole,
-                    offset_bytes,
-                } => DevicePtr(whole.address().0 + *offset_bytes as u64),
-                Memory::Device(None) | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
-            },
+            Self::Owned(owned) => owned.address,
             Self::Carve(carve) => carve.address(),
         }
     }
@@ -187,7 +213,16 @@ impl Domain {
 
     /// Fails when work on `stream` can't reach the memory: that of a device is its own, page-locked memory is
     /// everybody's who has the same driver.
+    #[inline]
     pub(crate) fn check_reach(&self, stream: &Stream) -> RuntimeResult<()> {
+        let (own, other) = (self.device(), stream.device());
+        if own.same(other) {
+            return Ok(());
+        }
+        self.check_reach_from_afar(stream)
+    }
+
+    fn check_reach_from_afar(&self, stream: &Stream) -> RuntimeResult<()> {
         let (own, other) = (self.device(), stream.device());
         let pinned =
             matches!(self, Self::Owned(owned) if matches!(owned.memory, Memory::Pinned(_)));
@@ -206,7 +241,7 @@ impl Domain {
     }
 
     /// Takes a token, and shows what must come first to `before`. The ledger is open.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(
         &self,
         token: Token,
@@ -217,7 +252,10 @@ impl Domain {
             self.with_ledger(|ledger| ledger.grant(token, before));
             return Ok(());
         }
-        self.with_ledger(|ledger| ledger.begin(token, before))
+        match self {
+            Self::Owned(owned) => owned.ledger.lock().begin(token, before),
+            Self::Carve(carve) => carve.begin(token.kind, token.holder, before),
+        }
     }
 
     /// Publishes and returns the token, in one step.
@@ -226,16 +264,19 @@ impl Domain {
     }
 
     /// As [`end`](Self::end), among several: what is replaced is spent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end_with(&self, token: Token, done: Option<Completion>, spent: &mut Spent) {
         if faulty(Fault::SplitEnd) {
-            self.with_ledger(|ledger| ledger.take_back(token));
+            self.with_ledger(|ledger| ledger.take_back(token.kind, token.holder));
             return self.with_ledger(|ledger| ledger.publish(token.kind, done, spent));
         }
-        self.with_ledger(|ledger| ledger.end(token, done, spent));
+        match self {
+            Self::Owned(owned) => owned.ledger.lock().end(token, done, spent),
+            Self::Carve(carve) => carve.end(token.kind, token.holder, done, spent),
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
         match self {
             Self::Owned(owned) => f(&mut owned.ledger.lock()),
@@ -304,15 +345,20 @@ impl Drop for OwnedDomain {
     fn drop(&mut self) {
         let ledger = self.ledger.get_mut();
         let forgotten = ledger.held() > 0 && !faulty(Fault::ForgottenFreed);
-        let outstanding = ledger.take_outstanding();
-        match &mut self.memory {
-            Memory::Empty => {}
-            Memory::Device(allocation) => match allocation.take() {
+        if let Memory::Device(allocation) = &mut self.memory {
+            match allocation.take() {
                 // An allocation that merely drops is leaked and counted.
                 Some(allocation) if forgotten => drop(allocation),
-                Some(allocation) => allocation.reclaim(outstanding),
+                Some(allocation) => {
+                    ledger.show_outstanding(|outstanding| allocation.reclaim_after(outstanding));
+                }
                 None => {}
-            },
+            }
+            return;
+        }
+        let outstanding = ledger.take_outstanding();
+        match &mut self.memory {
+            Memory::Empty | Memory::Device(_) => {}
             // In a child the whole, and who may have locked it, is the parent's.
             Memory::Part { .. } if self.device.is_forked() => {}
             Memory::Part { whole, .. } => whole.retire(outstanding, forgotten),

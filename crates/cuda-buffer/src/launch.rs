@@ -48,6 +48,7 @@ pub trait LaunchArg {
 }
 
 impl<T: NoUninit> LaunchArg for T {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         T: 'g,
@@ -61,6 +62,7 @@ impl<T: NoUninit> LaunchArg for T {
 }
 
 impl<T> LaunchArg for DeviceSlice<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -70,6 +72,7 @@ impl<T> LaunchArg for DeviceSlice<'_, T> {
 }
 
 impl<T> LaunchArg for DeviceSliceMut<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -79,6 +82,7 @@ impl<T> LaunchArg for DeviceSliceMut<'_, T> {
 }
 
 impl<T> LaunchArg for &ReadAccess<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -88,6 +92,7 @@ impl<T> LaunchArg for &ReadAccess<'_, T> {
 }
 
 impl<T> LaunchArg for &OwningReadAccess<T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -97,6 +102,7 @@ impl<T> LaunchArg for &OwningReadAccess<T> {
 }
 
 impl<T> LaunchArg for &PartitionedReadAccess<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -106,6 +112,7 @@ impl<T> LaunchArg for &PartitionedReadAccess<'_, T> {
 }
 
 impl<T> LaunchArg for &mut PartitionedWriteAccess<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -115,6 +122,7 @@ impl<T> LaunchArg for &mut PartitionedWriteAccess<'_, T> {
 }
 
 impl<T> LaunchArg for &WriteAccess<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -124,6 +132,7 @@ impl<T> LaunchArg for &WriteAccess<'_, T> {
 }
 
 impl<T> LaunchArg for &mut WriteAccess<'_, T> {
+    #[inline]
     fn operand<'g>(self) -> Operand<'g>
     where
         Self: 'g,
@@ -132,6 +141,7 @@ impl<T> LaunchArg for &mut WriteAccess<'_, T> {
     }
 }
 
+#[inline]
 fn memory<'g, T>(
     address: DevicePtr,
     len: usize,
@@ -169,6 +179,7 @@ macro_rules! tuples {
     ($($name:ident)+) => {
         impl<$($name: LaunchArg),+> sealed::Operands for ($($name,)+) {
             #[expect(non_snake_case, reason = "a tuple's fields are named after its types")]
+            #[inline]
             fn show<R>(self, to: impl FnOnce(&[Argument], &[Option<OperandMemory>]) -> R) -> R {
                 let ($($name,)+) = self;
                 $(let $name = $name.operand();)+
@@ -246,6 +257,7 @@ pub trait Launch {
 
 impl Launch for Kernel {
     #[track_caller]
+    #[inline]
     fn launch(
         &self,
         stream: &Stream,
@@ -253,12 +265,8 @@ impl Launch for Kernel {
         args: impl LaunchArgs,
     ) -> BufferResult<()> {
         let _site = CallSite::enter();
-        config.check(self.device().properties())?;
-        stream
-            .check_device(self.device())
-            .map_err(BufferError::of_operand(OperandName::Kernel))?;
         args.show(|arguments, memory| {
-            check(self, stream, arguments, memory)?;
+            check(self, stream, &config, arguments, memory)?;
             // SAFETY: the arguments fit the declaration, whose footprint lies within memory that live guards hold on
             // this stream, with writes only where a guard allows them. The guards outlive this call, and publish a
             // completion of the stream after it.
@@ -275,12 +283,8 @@ impl Launch for Kernel {
         args: impl LaunchArgs,
     ) -> BufferResult<CapturedLaunch> {
         let _site = CallSite::enter();
-        config.check(self.device().properties())?;
-        stream
-            .check_device(self.device())
-            .map_err(BufferError::of_operand(OperandName::Kernel))?;
         args.show(|arguments, memory| {
-            check(self, stream, arguments, memory)?;
+            check(self, stream, &config, arguments, memory)?;
             // SAFETY: as for `launch`.
             let node = unsafe { self.launch_node_unordered(stream, &config, arguments)? };
             Ok(captured_launch::note(self, node, arguments, memory))
@@ -288,28 +292,47 @@ impl Launch for Kernel {
     }
 }
 
-/// Checks that the guards cover what the kernel does.
+/// Checks that the launch is legal, and that the guards cover what the kernel does.
 fn check(
     kernel: &Kernel,
     stream: &Stream,
+    config: &LaunchConfig,
     arguments: &[Argument],
     memory: &[Option<OperandMemory>],
 ) -> BufferResult<()> {
+    config.check(kernel.device().properties())?;
+    stream
+        .check_device(kernel.device())
+        .map_err(BufferError::of_operand(OperandName::Kernel))?;
     let declaration = kernel.declaration();
-    let timeline = stream.timeline();
-    for (argument, (memory, param)) in memory.iter().zip(declaration.params()).enumerate() {
-        if let (Some(memory), Param::Pointer { element_bytes, .. }) = (memory, *param)
-            && (memory.timeline != timeline || memory.element_bytes != element_bytes)
-        {
-            let kernel = declaration.name();
-            return Err(misused(kernel, argument, memory, timeline, element_bytes));
-        }
+    let (params, timeline) = (declaration.params(), stream.timeline());
+    let fits = |param: &Param, argument: &Argument, memory: &Option<OperandMemory>| match memory {
+        Some(memory) if memory.timeline != timeline => false,
+        Some(memory) => param.takes_pointer(argument, memory.element_bytes),
+        None => param.takes(argument),
+    };
+    let mut all = params.iter().zip(arguments).zip(memory);
+    let fit = params.len() == arguments.len()
+        && all.all(|((param, argument), memory)| fits(param, argument, memory));
+    if !fit {
+        return Err(misfit(declaration, timeline, arguments, memory));
     }
-    check_footprint(declaration, arguments, memory)
+    let mut footprint = Footprint::default();
+    if !declaration.touch(arguments, &mut footprint) {
+        return Err(contradicted(declaration));
+    }
+    for region in footprint.regions() {
+        let (Some(param), Some(Some(memory))) =
+            (params.get(region.param), memory.get(region.param))
+        else {
+            return Err(contradicted(declaration));
+        };
+        check_region(declaration, region, param, memory)?;
+    }
+    Ok(())
 }
 
 /// Checks that what the kernel touches lies within memory that it may so use.
-#[inline]
 pub(crate) fn check_footprint(
     declaration: &KernelDeclaration,
     arguments: &[Argument],
@@ -317,22 +340,76 @@ pub(crate) fn check_footprint(
 ) -> BufferResult<()> {
     let mut footprint = Footprint::default();
     declaration.add_footprint(arguments, &mut footprint)?;
-    let kernel = declaration.name();
     for region in footprint.regions() {
         let Some(memory) = &memory[region.param] else {
-            return Err(LaunchError::Declaration { kernel }.into());
+            return Err(contradicted(declaration));
         };
-        let end = end_of(region);
-        let fits = region.offset_bytes >= 0 && end as u64 <= memory.bytes;
-        if !fits || (region.access.writes() && !memory.writable) {
-            return Err(uncovered(kernel, region, end, memory));
-        }
+        check_region(
+            declaration,
+            region,
+            &declaration.params()[region.param],
+            memory,
+        )?;
     }
     Ok(())
 }
 
-/// One past the last byte that a region touches, from the argument's address on.
 #[inline]
+fn check_region(
+    declaration: &KernelDeclaration,
+    region: &Region,
+    param: &Param,
+    memory: &OperandMemory,
+) -> BufferResult<()> {
+    if !param.allows(region.access) {
+        return Err(contradicted(declaration));
+    }
+    if !covers(memory, region) || (region.access.writes() && !memory.writable) {
+        return Err(uncovered(declaration.name(), region, memory));
+    }
+    Ok(())
+}
+
+#[cold]
+fn contradicted(declaration: &KernelDeclaration) -> BufferError {
+    let kernel = declaration.name();
+    LaunchError::Declaration { kernel }.into()
+}
+
+/// What is wrong with arguments that don't fit.
+#[cold]
+fn misfit(
+    declaration: &KernelDeclaration,
+    timeline: StreamId,
+    arguments: &[Argument],
+    memory: &[Option<OperandMemory>],
+) -> BufferError {
+    for (argument, (memory, param)) in memory.iter().zip(declaration.params()).enumerate() {
+        if let (Some(memory), Param::Pointer { element_bytes, .. }) = (memory, *param)
+            && (memory.timeline != timeline || memory.element_bytes != element_bytes)
+        {
+            let kernel = declaration.name();
+            return misused(kernel, argument, memory, timeline, element_bytes);
+        }
+    }
+    match declaration.footprint(arguments) {
+        Err(error) => error.into(),
+        Ok(_) => contradicted(declaration),
+    }
+}
+
+/// Whether a region lies within the memory from the argument's address on.
+#[inline]
+fn covers(memory: &OperandMemory, region: &Region) -> bool {
+    let rows = match region.rows {
+        1 => 0,
+        rows => (rows - 1).saturating_mul(region.pitch_bytes),
+    };
+    let bytes = rows.saturating_add(region.width_bytes);
+    region.offset_bytes >= 0 && bytes.saturating_add(region.offset_bytes as u64) <= memory.bytes
+}
+
+/// One past the last byte that a region touches, from the argument's address on.
 fn end_of(region: &Region) -> i64 {
     let rows = match region.rows {
         1 => Some(0),
@@ -344,7 +421,6 @@ fn end_of(region: &Region) -> i64 {
         .unwrap_or(i64::MAX)
 }
 
-#[cold]
 fn misused(
     kernel: &'static str,
     argument: usize,
@@ -367,13 +443,8 @@ fn misused(
 }
 
 #[cold]
-fn uncovered(
-    kernel: &'static str,
-    region: &Region,
-    end: i64,
-    memory: &OperandMemory,
-) -> BufferError {
-    let argument = region.param;
+fn uncovered(kernel: &'static str, region: &Region, memory: &OperandMemory) -> BufferError {
+    let (argument, end) = (region.param, end_of(region));
     if region.access.writes() && !memory.writable {
         return BufferError::ReadOnlyOperand { kernel, argument };
     }

@@ -1,6 +1,7 @@
 //! The completion ledger of one logical value: who used it last, and who holds it now. Pure bookkeeping.
 
 use crate::AccessError;
+use crate::few::Few;
 use cuda_runtime::{Completion, Spent, StreamId};
 use smallvec::SmallVec;
 use std::fmt;
@@ -31,17 +32,21 @@ pub(crate) type Predecessors = SmallVec<[Completion; 4]>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: AccessKind,
+    pub(crate) holder: Holder,
+}
+
+/// Whose access it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
     /// `None` for an access of the host.
     pub(crate) stream: Option<StreamId>,
     pub(crate) since: &'static Location<'static>,
 }
 
-impl PartialEq for Token {
+impl PartialEq for Holder {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind
-            && self.stream == other.stream
-            && std::ptr::eq(self.since, other.since)
+        self.stream == other.stream && std::ptr::eq(self.since, other.since)
     }
 }
 
@@ -49,14 +54,17 @@ impl PartialEq for Token {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// The latest write. Several only for memory that others used before it became this value.
-    writers: SmallVec<[Completion; 1]>,
+    writers: Few<Completion>,
     /// Reads since then, one per stream, at its latest point.
-    readers: SmallVec<[Completion; 2]>,
-    holders: SmallVec<[Token; 2]>,
+    readers: Few<Completion>,
+    reading: Few<Holder>,
+    /// Nobody is reading then.
+    writing: Option<Holder>,
 }
 
 impl Ledger {
     /// A ledger of memory whose earlier uses are `before`: every access comes after all of them.
+    #[inline]
     pub(crate) fn after(before: impl IntoIterator<Item = Completion>) -> Self {
         Self {
             writers: before.into_iter().collect(),
@@ -66,21 +74,24 @@ impl Ledger {
 
     /// Makes this the ledger of other memory, or of the same in its next life: every access comes after all of `before`.
     pub(crate) fn restart(&mut self, before: impl IntoIterator<Item = Completion>) {
-        debug_assert!(self.holders.is_empty(), "the earlier life is over");
-        self.readers.clear();
-        self.writers.clear();
-        self.writers.extend(before);
+        debug_assert!(self.held() == 0, "the earlier life is over");
+        self.readers.drain(drop);
+        self.writers.drain(drop);
+        before
+            .into_iter()
+            .for_each(|completion| self.writers.push(completion));
     }
 
     /// Gives up the tokens that were never returned; how many they were.
     pub(crate) fn forget_holders(&mut self) -> usize {
-        let forgotten = self.holders.len();
-        self.holders.clear();
+        let forgotten = self.held();
+        self.reading.drain(drop);
+        self.writing = None;
         forgotten
     }
 
     /// Hands out a token, unless somebody holds one that excludes it. Shows what must come first to `before`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(
         &mut self,
         token: Token,
@@ -92,15 +103,14 @@ impl Ledger {
     }
 
     /// Hands out a token that nobody's excludes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn grant(&mut self, token: Token, before: &mut impl FnMut(&Completion)) {
-        self.holders.push(token);
-        for writer in &self.writers {
-            before(writer);
-        }
-        if token.kind == AccessKind::Write {
-            for reader in &self.readers {
-                before(reader);
+        self.writers.for_each(&mut *before);
+        match token.kind {
+            AccessKind::Read => self.reading.push(token.holder),
+            AccessKind::Write => {
+                self.writing = Some(token.holder);
+                self.readers.for_each(before);
             }
         }
     }
@@ -108,40 +118,41 @@ impl Ledger {
     /// Fails when somebody holds an access that excludes one of `kind`.
     #[inline]
     pub(crate) fn check(&self, kind: AccessKind) -> Result<(), AccessError> {
-        if self.holders.is_empty() {
-            return Ok(());
+        let excluded = match kind {
+            AccessKind::Read => self.writing.is_some(),
+            AccessKind::Write => self.writing.is_some() || !self.reading.is_empty(),
+        };
+        match excluded {
+            true => Err(self.excluding(kind)),
+            false => Ok(()),
         }
-        self.check_holders(kind)
     }
 
-    fn check_holders(&self, kind: AccessKind) -> Result<(), AccessError> {
-        let excluded =
-            |holder: &&Token| kind == AccessKind::Write || holder.kind == AccessKind::Write;
-        let mut excluding = self.holders.iter().filter(excluded);
-        let Some(first) = excluding.next() else {
-            return Ok(());
+    #[cold]
+    fn excluding(&self, wanted: AccessKind) -> AccessError {
+        let (held, holder) = match &self.writing {
+            Some(writing) => (AccessKind::Write, Some(writing)),
+            None => (AccessKind::Read, self.reading.iter().next()),
         };
-        Err(AccessError {
-            wanted: kind,
-            held: first.kind,
-            holders: 1 + excluding.count(),
-            stream: first.stream,
-            since: first.since,
-        })
+        let holder = holder.expect("somebody excludes the access");
+        AccessError {
+            wanted,
+            held,
+            holders: self.held(),
+            stream: holder.stream,
+            since: holder.since,
+        }
     }
 
     /// Takes a token back; with the completion of its work, if it did any. What that replaces is spent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end(&mut self, token: Token, done: Option<Completion>, spent: &mut Spent) {
-        match &self.holders[..] {
-            [holder] if *holder == token => self.holders.clear(),
-            _ => self.take_back(token),
-        }
+        self.take_back(token.kind, token.holder);
         self.publish(token.kind, done, spent);
     }
 
     /// Notes the completion of an access that is over, if it did any work.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(
         &mut self,
         kind: AccessKind,
@@ -149,74 +160,90 @@ impl Ledger {
         spent: &mut Spent,
     ) {
         let Some(done) = done else { return };
-        match kind {
-            AccessKind::Read => self.add_reader(done, spent),
-            AccessKind::Write => {
-                if !self.readers.is_empty() {
-                    let readers = self.readers.drain(..);
-                    readers.for_each(|reader| spent.completion(reader));
-                }
-                match &mut self.writers[..] {
-                    [writer] => spent.completion(std::mem::replace(writer, done)),
-                    _ => {
-                        let writers = self.writers.drain(..);
-                        writers.for_each(|writer| spent.completion(writer));
-                        self.writers.push(done);
-                    }
-                }
+        if kind == AccessKind::Read {
+            return self.add_reader(done, spent);
+        }
+        self.readers.drain(|reader| spent.completion(reader));
+        match self.writers.sole_mut() {
+            Some(writer) => spent.completion(std::mem::replace(writer, done)),
+            None => {
+                self.writers.drain(|writer| spent.completion(writer));
+                self.writers.push(done);
             }
         }
     }
 
-    pub(crate) fn take_back(&mut self, token: Token) {
-        let at = self.holders.iter().position(|holder| *holder == token);
-        debug_assert!(at.is_some(), "a token is returned once");
-        if let Some(at) = at {
-            self.holders.swap_remove(at);
-        }
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, kind: AccessKind, holder: Holder) {
+        let taken = match kind {
+            AccessKind::Read => self.reading.take(|known| *known == holder),
+            AccessKind::Write if self.writing == Some(holder) => self.writing.take(),
+            AccessKind::Write => None,
+        };
+        debug_assert!(taken.is_some(), "a token is returned once");
     }
 
-    #[inline]
+    #[inline(always)]
     fn add_reader(&mut self, done: Completion, spent: &mut Spent) {
         let point = done.point();
-        for reader in &mut self.readers {
-            let known = reader.point();
-            if known.stream == point.stream {
-                let older = match known.position < point.position {
-                    true => std::mem::replace(reader, done),
-                    false => done,
-                };
-                return spent.completion(older);
-            }
-        }
-        self.readers.retain(|reader| !reader.is_known_complete());
+        let same = |reader: &Completion| reader.point().stream == point.stream;
+        let Some(reader) = self.readers.find(same) else {
+            return self.add_stream(done, spent);
+        };
+        let older = match reader.point().position < point.position {
+            true => std::mem::replace(reader, done),
+            false => done,
+        };
+        spent.completion(older);
+    }
+
+    /// The first reader of a stream.
+    fn add_stream(&mut self, done: Completion, spent: &mut Spent) {
+        let gone = |reader| spent.completion(reader);
+        self.readers
+            .retain(|reader| !reader.is_known_complete(), gone);
         self.readers.push(done);
     }
 
     /// The only latest write that may not be done.
     pub(crate) fn last_write(&self) -> Option<Completion> {
-        match &self.writers[..] {
-            [writer] if !writer.is_known_complete() => Some(writer.clone()),
-            _ => None,
-        }
+        let writer = self.writers.sole();
+        writer.filter(|writer| !writer.is_known_complete()).cloned()
     }
 
     /// Number of live accesses.
     pub(crate) fn held(&self) -> usize {
-        self.holders.len()
+        usize::from(self.writing.is_some()) + self.reading.len()
+    }
+
+    /// Shows everything that may still be unfinished, for the memory's next life.
+    #[inline]
+    pub(crate) fn show_outstanding<R>(&self, to: impl FnOnce(&[Completion]) -> R) -> R {
+        match self.writers.sole() {
+            // Mostly one stream has used it last.
+            Some(writer) if self.readers.is_empty() => to(std::slice::from_ref(writer)),
+            _ => to(&self.outstanding()),
+        }
     }
 
     /// Everything that may still be unfinished, for the memory's next life.
+    #[inline]
     pub(crate) fn take_outstanding(&mut self) -> Predecessors {
-        let outstanding = self.writers.drain(..).chain(self.readers.drain(..));
+        let mut outstanding = Predecessors::new();
+        let mut keep = |completion: Completion| {
+            if !completion.is_known_complete() {
+                outstanding.push(completion);
+            }
+        };
+        self.writers.drain(&mut keep);
+        self.readers.drain(keep);
         outstanding
-            .filter(|completion| !completion.is_known_complete())
-            .collect()
     }
 
     /// As [`take_outstanding`](Self::take_outstanding), leaving it in place.
     pub(crate) fn outstanding(&self) -> Predecessors {
-        self.writers.iter().chain(&self.readers).cloned().collect()
+        let all = self.writers.iter().chain(self.readers.iter());
+        all.cloned().collect()
     }
 }
 
@@ -239,11 +266,8 @@ mod tests {
 
     fn begin(ledger: &mut Ledger, kind: AccessKind) -> (Token, Predecessors) {
         let (stream, since) = (None, Location::caller());
-        let token = Token {
-            kind,
-            stream,
-            since,
-        };
+        let holder = Holder { stream, since };
+        let token = Token { kind, holder };
         let mut before = Predecessors::new();
         let mut add = |completion: &Completion| before.push(completion.clone());
         ledger.begin(token, &mut add).unwrap();

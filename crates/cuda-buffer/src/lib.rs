@@ -60,6 +60,7 @@ mod device_space;
 mod domain;
 mod error;
 mod family;
+mod few;
 mod folds;
 mod foreign;
 #[cfg(all(test, unix, not(loom)))]

@@ -5,7 +5,7 @@
 
 use crate::arena::{ArenaShared, CarveDomain, ClaimError};
 use crate::domain::Domain;
-use crate::ledger::Token;
+use crate::ledger::{Holder, Token};
 use crate::primitive::Fault;
 use crate::primitive::modelled::FAULT;
 use crate::{
@@ -109,11 +109,12 @@ fn read(x: &SharedCudaBuffer<u8>, stream: &Stream) -> BufferResult<()> {
 
 /// What a forgotten guard leaves behind: its token. The guard itself has references that loom wants back.
 fn forget(request: WriteRequest<'_, u8>, stream: &Stream) {
-    let token = Token {
-        kind: AccessKind::Write,
+    let holder = Holder {
         stream: Some(stream.id()),
         since: Location::caller(),
     };
+    let kind = AccessKind::Write;
+    let token = Token { kind, holder };
     request.domain.begin(token, &mut |_| {}).unwrap();
 }
 

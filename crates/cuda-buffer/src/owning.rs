@@ -35,8 +35,8 @@ impl<T: Copy + 'static> CudaBuffer<T> {
         let reached = self.domain().check_reach(stream);
         let reached = reached.map_err(BufferError::of_operand(OperandName::Value));
         let acquire = |()| {
-            let wanted = std::iter::once((self.domain(), AccessKind::Read));
-            guard::acquire(wanted, stream, since).map(|acquired| acquired.hold(AccessKind::Read))
+            let wanted = [(self.domain(), AccessKind::Read)];
+            guard::acquire(&wanted, stream, since).map(|acquired| acquired.hold())
         };
         match reached.and_then(acquire) {
             Ok(hold) => Ok(OwningReadAccess {
@@ -122,16 +122,19 @@ impl<T> OwningReadAccess<T> {
     }
 
     fn end(mut self) -> (RuntimeResult<()>, CudaBuffer<T>) {
-        let (hold, buffer) = self.live.take().expect("an access ends once");
-        (hold.release([buffer.domain()].into_iter()), buffer)
+        let (mut hold, buffer) = self.live.take().expect("an access ends once");
+        (
+            hold.release(AccessKind::Read, [buffer.domain()].into_iter()),
+            buffer,
+        )
     }
 }
 
 impl<T> Drop for OwningReadAccess<T> {
     /// The completion is published first: the memory waits for it.
     fn drop(&mut self) {
-        if let Some((hold, buffer)) = self.live.take() {
-            hold.release_in_drop([buffer.domain()].into_iter());
+        if let Some((mut hold, buffer)) = self.live.take() {
+            hold.release_in_drop(AccessKind::Read, [buffer.domain()].into_iter());
         }
     }
 }

@@ -255,9 +255,10 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         let since = CallSite::current().unwrap_or_else(Location::caller);
         // Made one after another, the parts are in order of identity.
         let wanted = self.parts.iter().map(|part| (part.domain(), kind));
-        let acquired = guard::acquire(wanted, stream, since)?;
+        let acquired = guard::acquire_each(wanted, stream, since)?;
         Ok(Aggregate {
-            hold: Some(acquired.hold(kind)),
+            hold: acquired.hold(),
+            kind,
             parts: &self.parts,
             address: self.whole.address(),
             len: self.len,
@@ -295,8 +296,8 @@ fn check(ranges: &[Range<usize>], len: usize) -> BufferResult<()> {
 
 /// Accesses of all parts on one stream, ended by one completion.
 struct Aggregate<'a, T> {
-    /// `None` once it has ended.
-    hold: Option<Hold>,
+    hold: Hold,
+    kind: AccessKind,
     parts: &'a [CudaBuffer<T>],
     address: DevicePtr,
     len: usize,
@@ -305,19 +306,17 @@ struct Aggregate<'a, T> {
 
 impl<T> Aggregate<'_, T> {
     fn hold(&self) -> &Hold {
-        self.hold.as_ref().expect("set until the access ends")
+        &self.hold
     }
+}
 
-    fn domains(&self) -> impl ExactSizeIterator<Item = &Domain> {
-        self.parts.iter().map(CudaBuffer::domain)
-    }
+fn domains<T>(parts: &[CudaBuffer<T>]) -> impl ExactSizeIterator<Item = &Domain> {
+    parts.iter().map(CudaBuffer::domain)
 }
 
 impl<T> Drop for Aggregate<'_, T> {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            hold.release_in_drop(self.domains());
-        }
+        self.hold.release_in_drop(self.kind, domains(self.parts));
     }
 }
 
@@ -363,10 +362,7 @@ macro_rules! aggregates {
             #[track_caller]
             pub fn release(mut self) -> RuntimeResult<()> {
                 let _site = CallSite::enter();
-                match self.0.hold.take() {
-                    Some(hold) => hold.release(self.0.domains()),
-                    None => Ok(()),
-                }
+                self.0.hold.release(self.0.kind, domains(self.0.parts))
             }
 
             pub(crate) fn hold(&self) -> &Hold {
@@ -378,10 +374,8 @@ macro_rules! aggregates {
                 self.0.parts.len()
             }
 
-            pub(crate) fn end_with(mut self, ending: &mut Ending) {
-                if let Some(hold) = self.0.hold.take() {
-                    hold.end(self.0.domains(), ending);
-                }
+            pub(crate) fn end_with(&mut self, ending: &mut Ending) {
+                self.0.hold.end(self.0.kind, domains(self.0.parts), ending);
             }
         }
 

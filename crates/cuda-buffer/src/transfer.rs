@@ -2,14 +2,14 @@
 
 use crate::OperandName::{self, Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest, sort};
-use crate::guard::{self, record};
+use crate::guard;
 use crate::ledger::AccessKind;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{NoUninit, Pod};
 use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::{Handles, RuntimeResult, Spent, Stream};
+use cuda_runtime::{RuntimeResult, Stream};
 use std::panic::Location;
 
 pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
@@ -42,26 +42,10 @@ pub(crate) unsafe fn operate<const N: usize>(
     let since = CallSite::current().unwrap_or_else(Location::caller);
     let mut wanted = wanted;
     sort(&mut wanted);
-    let acquired = guard::acquire(wanted.iter().copied(), stream, since)?;
+    let acquired = guard::acquire(&wanted, stream, since)?;
     // SAFETY: the caller's promise; the tokens order the operation with every other use of the memory.
     let queued = unsafe { stream.enqueue(operation) };
-    match queued.and_then(|()| record(stream, acquired.session(), N)) {
-        Ok(mut done) => {
-            let mut spent = Spent::default();
-            for (domain, kind) in wanted {
-                let done = done.as_mut().map(Handles::take);
-                acquired.end(domain, kind, done, &mut spent);
-            }
-            Ok(())
-        }
-        Err(error) => {
-            // Nothing was queued, or the failed record has synchronised the stream or poisoned the device.
-            for (domain, kind) in wanted {
-                acquired.fail(domain, kind);
-            }
-            Err(error.into())
-        }
-    }
+    Ok(acquired.end(&wanted, queued)?)
 }
 
 pub(crate) fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr {

@@ -72,6 +72,7 @@ pub enum Argument {
 
 impl Argument {
     /// A scalar argument. A type of more than 16 bytes does not compile.
+    #[inline]
     #[must_use]
     pub fn scalar<T: NoUninit>(value: T) -> Self {
         Self::Scalar(Scalar::new(value))

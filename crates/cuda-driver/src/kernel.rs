@@ -59,6 +59,46 @@ impl Param {
         }
     }
 
+    /// Whether a launch may do that with the memory behind the parameter: what it is declared with, or less than reading
+    /// and writing.
+    #[inline]
+    #[must_use]
+    pub fn allows(&self, access: Access) -> bool {
+        match self {
+            Self::Pointer {
+                access: declared, ..
+            } => *declared == Access::ReadWrite || *declared == access,
+            Self::Scalar { .. } => false,
+        }
+    }
+
+    /// Whether an argument is an address, and the parameter one of elements of that size.
+    #[inline]
+    #[must_use]
+    pub fn takes_pointer(&self, arg: &Argument, element_bytes: usize) -> bool {
+        match (arg, self) {
+            (
+                Argument::Pointer(_),
+                Self::Pointer {
+                    element_bytes: declared,
+                    ..
+                },
+            ) => *declared == element_bytes,
+            _ => false,
+        }
+    }
+
+    /// Whether an argument is of the parameter's kind and, for values, size.
+    #[inline]
+    #[must_use]
+    pub fn takes(&self, arg: &Argument) -> bool {
+        match (arg, self) {
+            (Argument::Pointer(_), Self::Pointer { .. }) => true,
+            (Argument::Scalar(value), Self::Scalar { bytes }) => value.as_bytes().len() == *bytes,
+            _ => false,
+        }
+    }
+
     /// A parameter that is a value of type `T`.
     #[must_use]
     pub const fn scalar<T>() -> Self {
@@ -224,6 +264,14 @@ impl KernelDeclaration {
         Ok(touched)
     }
 
+    /// Adds what a launch with these arguments touches, if the declaration can tell: for arguments that each parameter
+    /// [takes](Param::takes), whose regions the caller checks.
+    #[inline]
+    #[must_use]
+    pub fn touch(&self, args: &[Argument], touched: &mut Footprint) -> bool {
+        (self.footprint)(&Arguments(args), touched).is_some()
+    }
+
     /// As [`footprint`](Self::footprint), into an empty one.
     ///
     /// # Errors
@@ -233,39 +281,36 @@ impl KernelDeclaration {
         args: &[Argument],
         touched: &mut Footprint,
     ) -> Result<(), LaunchError> {
-        let kernel = self.name;
         if args.len() != self.params.len() {
-            return Err(LaunchError::ArgumentCount {
-                kernel,
-                expected: self.params.len(),
-                given: args.len(),
-            });
+            return Err(self.wrong_count(args));
         }
-        for (index, (arg, param)) in args.iter().zip(self.params).enumerate() {
-            let fits = match (arg, param) {
-                (Argument::Pointer(_), Param::Pointer { .. }) => true,
-                (Argument::Scalar(value), Param::Scalar { bytes }) => {
-                    value.as_bytes().len() == *bytes
-                }
-                _ => false,
-            };
-            if !fits {
-                return Err(LaunchError::ArgumentType { kernel, index });
-            }
+        let mut both = args.iter().zip(self.params);
+        if let Some(index) = both.position(|(arg, param)| !param.takes(arg)) {
+            return Err(self.wrong_type(index));
         }
-        (self.footprint)(&Arguments(args), touched).ok_or(LaunchError::Declaration { kernel })?;
-        for region in touched.regions() {
-            let allowed = match self.params.get(region.param) {
-                Some(Param::Pointer { access, .. }) => {
-                    *access == Access::ReadWrite || *access == region.access
-                }
-                _ => false,
-            };
-            if !allowed {
-                return Err(LaunchError::Declaration { kernel });
-            }
+        let allowed = |region: &Region| match self.params.get(region.param) {
+            Some(param) => param.allows(region.access),
+            None => false,
+        };
+        match self.touch(args, touched) && touched.regions().iter().all(allowed) {
+            true => Ok(()),
+            false => Err(LaunchError::Declaration { kernel: self.name }),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn wrong_count(&self, args: &[Argument]) -> LaunchError {
+        LaunchError::ArgumentCount {
+            kernel: self.name,
+            expected: self.params.len(),
+            given: args.len(),
+        }
+    }
+
+    #[cold]
+    fn wrong_type(&self, index: usize) -> LaunchError {
+        let kernel = self.name;
+        LaunchError::ArgumentType { kernel, index }
     }
 
     /// Runs the model.

@@ -82,10 +82,12 @@ impl Completion {
     }
 
     /// The slot of its stream.
+    #[inline]
     pub(crate) fn slot(&self) -> &Arc<Slot> {
         &self.node().slot
     }
 
+    #[inline]
     pub(crate) fn scope(&self) -> Scope {
         self.node().scope
     }
@@ -103,6 +105,7 @@ impl Completion {
         })
     }
 
+    #[inline]
     pub(crate) fn clock(&self) -> &Clock {
         &self.node().clock
     }

@@ -17,7 +17,7 @@ use cuda_driver::{
 };
 use std::panic::Location;
 // Plain counts and flags, which order nothing that loom looks at.
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The first failure that left a device's state unknown.
@@ -30,10 +30,37 @@ pub(crate) struct Poison {
 /// Objects that are alive and what was lost, by count.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    pub(crate) allocations: AtomicUsize,
-    pub(crate) allocated_bytes: AtomicUsize,
+    /// Besides what streams have counted.
+    pub(crate) memory: Held,
     pub(crate) graphs: AtomicUsize,
     pub(crate) leaked_bytes: AtomicUsize,
+}
+
+/// A share of the memory that is allocated: the sum of all shares counts, and one may be negative.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    allocations: AtomicIsize,
+    bytes: AtomicIsize,
+}
+
+impl Held {
+    /// Adds to the share of a slot whose lock the caller holds.
+    #[inline]
+    pub(crate) fn add_locked(&self, allocations: isize, bytes: isize) {
+        for (count, more) in [(&self.allocations, allocations), (&self.bytes, bytes)] {
+            count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn add(&self, allocations: isize, bytes: isize) {
+        self.allocations.fetch_add(allocations, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (isize, isize) {
+        let get = |count: &AtomicIsize| count.load(Ordering::Relaxed);
+        (get(&self.allocations), get(&self.bytes))
+    }
 }
 
 #[derive(Debug)]
@@ -54,7 +81,8 @@ pub(crate) struct DeviceCore {
     poisoned: AtomicBool,
     /// Errors of destructors wait here for the next checked call.
     parked: Mutex<Option<RuntimeError>>,
-    has_parked: AtomicBool,
+    /// Whether the device is poisoned, or `parked` has anything.
+    troubled: AtomicBool,
     spare: Mutex<Spare>,
     /// The streams of the device that are not retired.
     slots: Mutex<Vec<Arc<Slot>>>,
@@ -96,7 +124,7 @@ impl DeviceCore {
             poison: OnceLock::new(),
             poisoned: AtomicBool::new(false),
             parked: Mutex::new(None),
-            has_parked: AtomicBool::new(false),
+            troubled: AtomicBool::new(false),
             spare: Mutex::new(Spare::default()),
             slots: Mutex::default(),
             events_created: AtomicU64::new(0),
@@ -109,13 +137,17 @@ impl DeviceCore {
     /// Fails when the device is poisoned, or with what a destructor left behind.
     #[inline]
     pub(crate) fn check(&self) -> RuntimeResult<()> {
-        self.check_poison()?;
-        if self.has_parked.load(Ordering::Acquire)
-            && let Some(error) = self.take_parked()
-        {
-            return Err(error);
+        self.origin.check()?;
+        match self.troubled.load(Ordering::Acquire) {
+            true => self.check_trouble(),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn check_trouble(&self) -> RuntimeResult<()> {
+        self.check_poison()?;
+        self.take_parked().map_or(Ok(()), Err)
     }
 
     /// Fails when the device is poisoned.
@@ -123,9 +155,14 @@ impl DeviceCore {
     pub(crate) fn check_poison(&self) -> RuntimeResult<()> {
         self.origin.check()?;
         match self.is_poisoned() {
-            true => Err(self.poison_error(self.poison.get().expect("set before the flag"))),
+            true => Err(self.known_poison()),
             false => Ok(()),
         }
+    }
+
+    #[cold]
+    fn known_poison(&self) -> RuntimeError {
+        self.poison_error(self.poison.get().expect("set before the flag"))
     }
 
     #[cold]
@@ -140,7 +177,8 @@ impl DeviceCore {
     #[cold]
     fn take_parked(&self) -> Option<RuntimeError> {
         let mut parked = self.parked.lock();
-        self.has_parked.store(false, Ordering::Release);
+        // A poison that is not seen here takes the lock later.
+        self.troubled.store(self.is_poisoned(), Ordering::Release);
         parked.take()
     }
 
@@ -150,6 +188,7 @@ impl DeviceCore {
         self.origin.is_elsewhere()
     }
 
+    #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
@@ -174,6 +213,8 @@ impl DeviceCore {
     fn take_poison(&self, poison: Poison) {
         let _ = self.poison.set(poison);
         self.poisoned.store(true, Ordering::Release);
+        let _parked = self.parked.lock();
+        self.troubled.store(true, Ordering::Release);
     }
 
     /// Names the devices that are lost together with this one.
@@ -190,7 +231,7 @@ impl DeviceCore {
         let mut parked = self.parked.lock();
         if parked.is_none() && !matches!(error, RuntimeError::Poisoned { .. }) {
             *parked = Some(error);
-            self.has_parked.store(true, Ordering::Release);
+            self.troubled.store(true, Ordering::Release);
         }
     }
 
@@ -214,7 +255,7 @@ impl DeviceCore {
 
     /// As [`call`](Self::call), for destructors, repairs, and calls that end what was begun (a record, a wait): errors
     /// that a destructor left stay where they are, for the next call that begins something.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call_in_cleanup<T>(
         &self,
         call: impl FnOnce(&dyn Driver) -> CudaResult<T>,
@@ -225,12 +266,19 @@ impl DeviceCore {
 
     #[inline]
     fn observe<T>(&self, result: CudaResult<T>) -> RuntimeResult<T> {
-        result.map_err(|error| {
-            if error.code.is_sticky() {
-                self.poison(error);
-            }
-            error.into()
-        })
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn failure(&self, error: CudaError) -> RuntimeError {
+        if error.code.is_sticky() {
+            self.poison(error);
+        }
+        error.into()
     }
 
     /// Adds to the bytes that were leaked because they may still be in use.
@@ -242,11 +290,15 @@ impl DeviceCore {
         self.slots.lock().push(slot.clone());
     }
 
-    /// Forgets a stream that is used no more; what ordering cost there.
+    /// Forgets a stream that is used no more; what ordering cost there, and its share of the memory.
     pub(crate) fn unwatch(&self, stream: StreamId, counts: OrderCounts) {
         let mut slots = self.slots.lock();
         let at = slots.iter().position(|slot| slot.id == stream);
         let slot = at.map(|at| slots.swap_remove(at));
+        if let Some(slot) = &slot {
+            let (allocations, bytes) = slot.memory.get();
+            self.live.memory.add(allocations, bytes);
+        }
         let mut retired = self.retired_counts.lock();
         *retired = *retired + counts;
         drop((retired, slots));
@@ -267,6 +319,17 @@ impl DeviceCore {
             .fold(retired, |sum, slot| sum + slot.order_counts())
     }
 
+    /// Number of allocations that are alive, and their bytes.
+    pub(crate) fn allocated(&self) -> (usize, usize) {
+        let slots = self.slots.lock();
+        let shares = slots.iter().map(|slot| slot.memory.get());
+        let (allocations, bytes) = shares.fold(self.live.memory.get(), |sum, share| {
+            (sum.0 + share.0, sum.1 + share.1)
+        });
+        let counted = |count: isize| usize::try_from(count).unwrap_or(0);
+        (counted(allocations), counted(bytes))
+    }
+
     /// The streams of the device that are not retired.
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
         self.slots.lock().clone()
@@ -283,22 +346,13 @@ impl DeviceCore {
         }
     }
 
-    /// A node that stands for a place: `last`, which nobody refers to any more, a recycled one, or a new one.
-    pub(crate) fn node_at(
-        &self,
-        last: Option<Sole<Node>>,
-        slot: &Arc<Slot>,
-        scope: Scope,
-        point: Point,
-        clock: &Clock,
-    ) -> Sole<Node> {
+    /// A node that is to stand for a place: a recycled one, or a new one.
+    pub(crate) fn node_for(&self, slot: &Arc<Slot>, scope: Scope, point: Point) -> Sole<Node> {
         let spare = match scope {
-            Scope::Eager => last.or_else(|| self.spare.lock().nodes.pop()),
+            Scope::Eager => self.spare.lock().nodes.pop(),
             Scope::Capture(_) => None,
         };
-        let mut node = spare.unwrap_or_else(|| Sole::new(Node::new(slot, scope, point)));
-        node.move_to(slot, scope, point, clock);
-        node
+        spare.unwrap_or_else(|| Sole::new(Node::new(slot, scope, point)))
     }
 
     /// An event that nothing refers to: a recycled one, or a new one.

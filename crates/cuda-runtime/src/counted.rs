@@ -300,7 +300,9 @@ mod tests {
         assert!(others.join(one).is_ok());
         assert_eq!(first.references(), 6);
         let threads = [three, others].map(|shares| std::thread::spawn(move || drop(shares)));
-        threads.map(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert_eq!((first.references(), counts()), (1, (0, 1)));
 
         // References to another value are no business of these.

@@ -118,6 +118,7 @@ impl Device {
         })))
     }
 
+    #[inline]
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
         &self.0.core
     }
@@ -160,12 +161,14 @@ impl Device {
     }
 
     /// The device's ordinal.
+    #[inline]
     #[must_use]
     pub fn id(&self) -> DeviceId {
         self.0.core.id
     }
 
     /// What the device is and can do.
+    #[inline]
     #[must_use]
     pub fn properties(&self) -> &DeviceProperties {
         &self.0.core.properties
@@ -217,6 +220,7 @@ impl Device {
     }
 
     /// Whether this handle and `other` are of the same resources.
+    #[inline]
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -248,6 +252,7 @@ impl Device {
     ///
     /// # Errors
     /// [`RuntimeError::Poisoned`].
+    #[inline]
     pub fn check_poison(&self) -> RuntimeResult<()> {
         self.0.core.check_poison()
     }
@@ -305,9 +310,10 @@ impl Device {
         if self.is_forked() {
             return Alive::default();
         }
+        let (allocations, allocated_bytes) = self.0.core.allocated();
         Alive {
-            allocations: live.allocations.load(Ordering::Relaxed),
-            allocated_bytes: live.allocated_bytes.load(Ordering::Relaxed),
+            allocations,
+            allocated_bytes,
             graphs: live.graphs.load(Ordering::Relaxed),
             leased_streams: self.0.pools.iter().map(|pool| pool.counts().leased).sum(),
             captures: self.0.core.open_captures(),

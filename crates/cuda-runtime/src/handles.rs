@@ -11,11 +11,9 @@ pub struct Handles(Shares<Node>);
 
 /// Clones of one stream, for several who keep one each.
 #[derive(Debug)]
-pub struct Streams(Shares<Lease>);
-
-fn take<T: Last>(shares: &mut Shares<T>) -> Counted<T> {
-    let one = shares.take();
-    one.expect("no more are taken than were asked for")
+pub struct Streams<'s> {
+    stream: &'s Stream,
+    clones: Shares<Lease>,
 }
 
 impl Handles {
@@ -31,24 +29,25 @@ impl Handles {
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> Completion {
-        Completion::from_node(take(&mut self.0))
+        let node = self.0.take();
+        Completion::from_node(node.expect("no more are taken than were asked for"))
     }
 }
 
-impl Streams {
+impl<'s> Streams<'s> {
     #[inline]
-    pub(crate) fn of(shares: Shares<Lease>) -> Self {
-        Self(shares)
+    pub(crate) fn of(stream: &'s Stream, clones: Shares<Lease>) -> Self {
+        Self { stream, clones }
     }
 
-    /// One of them.
-    ///
-    /// # Panics
-    /// When all that were asked for are taken.
+    /// One of them; when all that were asked for are taken, one more.
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> Stream {
-        Stream::of_lease(take(&mut self.0))
+        match self.clones.take() {
+            Some(lease) => Stream::of_lease(lease),
+            None => self.stream.clone(),
+        }
     }
 }
 

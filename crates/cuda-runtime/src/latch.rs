@@ -63,17 +63,23 @@ impl<T> Latch<T> {
     #[inline]
     fn try_hold(&self) -> bool {
         // Pairs with the store that gave it back.
-        let (from, to) = (Ordering::Acquire, Ordering::Relaxed);
-        self.held.compare_exchange(false, true, from, to).is_ok()
+        !self.held.swap(true, Ordering::Acquire)
     }
 
     #[cold]
     fn wait(&self) {
-        bed::doze(|| !self.held.load(Ordering::Relaxed) && self.try_hold()).unwrap_or_else(|| {
-            self.asleep.fetch_add(1, Ordering::SeqCst);
-            self.bed.sleep_until(|| self.try_hold());
-            self.asleep.fetch_sub(1, Ordering::Relaxed);
-        });
+        if bed::doze(|| self.looks_free() && self.try_hold()) {
+            return;
+        }
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        self.bed.sleep_until(|| self.try_hold());
+        self.asleep.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A look that does not take the line from the owner's processor. To loom, which may show an old value for ever, it is not
+    /// worth anything.
+    fn looks_free(&self) -> bool {
+        cfg!(loom) || !self.held.load(Ordering::Relaxed)
     }
 }
 
@@ -147,18 +153,15 @@ mod bed {
         woken: Condvar,
     }
 
-    /// Looks for a while; `None` when that did not help.
-    pub(super) fn doze(mut done: impl FnMut() -> bool) -> Option<()> {
-        let spun = (0..SPINS).any(|_| {
-            std::hint::spin_loop();
+    /// Looks for a while; whether that was enough.
+    pub(super) fn doze(mut done: impl FnMut() -> bool) -> bool {
+        (0..SPINS + YIELDS).any(|turn| {
+            match turn {
+                ..SPINS => std::hint::spin_loop(),
+                _ => std::thread::yield_now(),
+            }
             done()
-        });
-        let yielded = spun
-            || (0..YIELDS).any(|_| {
-                std::thread::yield_now();
-                done()
-            });
-        yielded.then_some(())
+        })
     }
 
     impl Bed {
@@ -185,11 +188,11 @@ mod bed {
     #[derive(Default)]
     pub(super) struct Bed;
 
-    pub(super) fn doze(mut done: impl FnMut() -> bool) -> Option<()> {
+    pub(super) fn doze(mut done: impl FnMut() -> bool) -> bool {
         while !done() {
             loom::thread::yield_now();
         }
-        Some(())
+        true
     }
 
     impl Bed {

@@ -131,6 +131,7 @@ impl DeviceMemory {
         match &self.source {
             Source::Plain => {
                 let address = core.call_strict(|driver| driver.mem_alloc(core.id, bytes))?;
+                core.live.memory.add(1, bytes as isize);
                 Ok((address, None))
             }
             Source::Pool {
@@ -139,8 +140,9 @@ impl DeviceMemory {
                 reclamation,
             } => {
                 let slot = stream.unwrap_or(allocation);
-                let (address, completion) = slot
-                    .allocate(|driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw))?;
+                let (address, completion) = slot.allocate(bytes, |driver, raw| {
+                    driver.mem_alloc_async(core.id, *pool, bytes, raw)
+                })?;
                 match completion {
                     Ok(completion) => Ok((address, Some(completion))),
                     Err(error) => {
@@ -235,9 +237,6 @@ impl Device {
         let _site = CallSite::enter();
         capture::refuse("allocating device memory")?;
         let (address, completion) = self.memory().allocate(bytes, stream)?;
-        let live = &self.core().live;
-        live.allocations.fetch_add(1, Ordering::Relaxed);
-        live.allocated_bytes.fetch_add(bytes, Ordering::Relaxed);
         let allocation = Allocation {
             device: self.clone(),
             address,
@@ -286,28 +285,34 @@ impl Allocation {
 
     /// Frees the memory after all of `outstanding`. The calling thread does not wait.
     #[track_caller]
-    pub fn reclaim(mut self, outstanding: impl IntoIterator<Item = Completion>) {
+    pub fn reclaim(self, outstanding: impl IntoIterator<Item = Completion>) {
+        let outstanding: SmallVec<[Completion; 4]> = outstanding.into_iter().collect();
+        self.reclaim_after(&outstanding);
+    }
+
+    /// As [`reclaim`](Self::reclaim), of completions that lie together.
+    #[track_caller]
+    pub fn reclaim_after(mut self, outstanding: &[Completion]) {
         let _site = CallSite::enter();
         if self.device.is_forked() {
             return;
         }
         // An allocation of 0 bytes left has nothing to leak when it drops.
         let bytes = std::mem::take(&mut self.bytes);
-        let live = &self.device.core().live;
-        live.allocations.fetch_sub(1, Ordering::Relaxed);
-        live.allocated_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        let outstanding: SmallVec<[Completion; 4]> = outstanding.into_iter().collect();
         match &self.device.memory().source {
             Source::Pool {
                 allocation,
                 reclamation,
                 ..
-            } => reclamation.free(allocation, self.address, bytes, &outstanding),
-            Source::Plain => self.device.free_later(Grave {
-                memory: Grabbed::Device(self.address),
-                bytes,
-                outstanding,
-            }),
+            } => reclamation.free(allocation, self.address, bytes, outstanding),
+            Source::Plain => {
+                self.device.core().live.memory.add(-1, -(bytes as isize));
+                self.device.free_later(Grave {
+                    memory: Grabbed::Device(self.address),
+                    bytes,
+                    outstanding: outstanding.iter().cloned().collect(),
+                });
+            }
         }
     }
 }
@@ -316,9 +321,7 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if self.bytes > 0 {
             let live = &self.device.core().live;
-            live.allocations.fetch_sub(1, Ordering::Relaxed);
-            live.allocated_bytes
-                .fetch_sub(self.bytes, Ordering::Relaxed);
+            live.memory.add(-1, -(self.bytes as isize));
             live.leaked_bytes.fetch_add(self.bytes, Ordering::Relaxed);
         }
     }

@@ -70,6 +70,7 @@ impl Node {
     }
 
     /// Makes the node stand for another place. Its event, if any, stands for nothing yet.
+    #[inline]
     pub(crate) fn move_to(&mut self, slot: &Arc<Slot>, scope: Scope, point: Point, clock: &Clock) {
         if !Arc::ptr_eq(&self.slot, slot) {
             self.slot = slot.clone();
@@ -81,11 +82,13 @@ impl Node {
         self.witness.with_mut(|_| ());
     }
 
+    #[inline]
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
         &self.slot.core
     }
 
     /// The event, if it stands for this place.
+    #[inline]
     pub(crate) fn recorded_event(&self) -> Option<RawEvent> {
         // Pairs with `set_recorded`: who sees the flag comes after the record.
         let recorded = self.recorded.load(self.order(Ordering::Acquire));
@@ -97,6 +100,7 @@ impl Node {
     }
 
     /// The order of accesses to `recorded`.
+    #[inline]
     fn order(&self, order: Ordering) -> Ordering {
         match faulty(Fault::WeakRecord) {
             true => Ordering::Relaxed,
@@ -134,10 +138,12 @@ impl Node {
     }
 
     /// Whether the node may stand for another place later.
+    #[inline]
     pub(crate) fn is_reusable(&self) -> bool {
         self.scope == Scope::Eager && !self.spoiled.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn is_known_complete(&self) -> bool {
         self.scope == Scope::Eager
             && self.slot.progress.load(Ordering::Acquire) >= self.point.position

@@ -9,11 +9,11 @@
 //! There is one at first; another one is made when none of those that exist will do, up to [`MOST`] of them. Then they are asked whether
 //! they are done, and if none is, the free shares the one that waits for the least.
 
-use crate::RuntimeResult;
 use crate::completion::{Completion, needed};
 use crate::core::DeviceCore;
 use crate::primitive::{Mutex, Ordering};
 use crate::slot::Slot;
+use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::DevicePtr;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -72,31 +72,55 @@ impl Reclamation {
         outstanding: &[Completion],
     ) {
         let core = &self.core;
-        let unfinished = outstanding
+        let mut unfinished = outstanding
             .iter()
             .filter(|completion| !completion.is_known_complete());
-        let (needed, _) = needed(unfinished);
         let free = |driver: &dyn cuda_driver::Driver, raw| {
             // SAFETY: the stream is ordered after every outstanding use, and the owner gave the memory up.
             unsafe { driver.mem_free_async(core.id, address, raw) }
         };
-        let own = match &needed[..] {
-            [] => Some(idle),
-            [one] if Arc::ptr_eq(one.core(), core) => Some(&**one.slot()),
+        let own = match (unfinished.next(), unfinished.next()) {
+            (None, _) => Some(idle),
+            (Some(one), None) if Arc::ptr_eq(one.core(), core) => Some(&**one.slot()),
             _ => None,
         };
-        let freed = own
-            .and_then(|slot| slot.free(free))
-            .unwrap_or_else(|| self.free_after(&needed, free));
+        let freed = own.and_then(|slot| slot.free(bytes, free));
+        let freed = freed.unwrap_or_else(|| self.free_after_all(outstanding, bytes, free));
         if let Err(error) = freed {
-            core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
-            core.park(error);
+            self.lose(bytes, error);
         }
+    }
+
+    #[cold]
+    fn lose(&self, bytes: usize, error: RuntimeError) {
+        let leaked = &self.core.live.leaked_bytes;
+        leaked.fetch_add(bytes, Ordering::Relaxed);
+        self.core.park(error);
+    }
+
+    /// Frees memory that several streams may use, or one that does not take it.
+    fn free_after_all(
+        &self,
+        outstanding: &[Completion],
+        bytes: usize,
+        free: impl Fn(&dyn cuda_driver::Driver, cuda_driver::RawStream) -> cuda_driver::CudaResult<()>,
+    ) -> RuntimeResult<()> {
+        let unfinished = outstanding
+            .iter()
+            .filter(|completion| !completion.is_known_complete());
+        let (needed, _) = needed(unfinished);
+        // One may come after all the others.
+        let own = match &needed[..] {
+            [one] if Arc::ptr_eq(one.core(), &self.core) => one.slot().free(bytes, &free),
+            _ => None,
+        };
+        own.unwrap_or_else(|| self.free_after(&needed, bytes, free))
     }
 
     fn free_after(
         &self,
         needed: &[&Completion],
+        bytes: usize,
         free: impl FnOnce(
             &dyn cuda_driver::Driver,
             cuda_driver::RawStream,
@@ -108,12 +132,15 @@ impl Reclamation {
             match lane.slot.wait_for(completion) {
                 Ok(()) => lane.unfinished.push(completion.clone()),
                 Err(error) => {
-                    completion.wait_in_cleanup()?;
+                    if let Err(error) = completion.wait_in_cleanup() {
+                        self.core.live.memory.add(-1, -(bytes as isize));
+                        return Err(error);
+                    }
                     self.core.park(error);
                 }
             }
         }
-        let freed = lane.slot.free(free);
+        let freed = lane.slot.free(bytes, free);
         freed.expect("no capture joins a reclamation stream")
     }
 

@@ -7,7 +7,7 @@ use crate::RuntimeResult;
 use crate::capture::Session;
 use crate::clock::{Point, StreamId};
 use crate::completion::Completion;
-use crate::core::DeviceCore;
+use crate::core::{DeviceCore, Held};
 use crate::counters::OrderCounts;
 use crate::node::Scope;
 use crate::primitive::{AtomicBool, AtomicU64, Latch, LatchGuard, Ordering};
@@ -29,6 +29,8 @@ pub(crate) struct Slot {
     pub(crate) exposed: AtomicBool,
     /// A record failed: the slot is replaced when it comes back.
     pub(crate) broken: AtomicBool,
+    /// What was allocated here, less what was freed here. Written under the state's lock.
+    pub(crate) memory: Held,
     /// Memory was freed here since the last host wait for the stream.
     pub(crate) frees: AtomicBool,
     /// Held shared while the host waits for the stream: it does not go meanwhile. Taken before the state.
@@ -66,6 +68,7 @@ impl Slot {
             active: AtomicU64::new(id.number()),
             exposed: AtomicBool::new(exposed),
             broken: AtomicBool::new(false),
+            memory: Held::default(),
             frees: AtomicBool::new(false),
             host_waits: RwLock::new(()),
             state: Latch::new(SlotState {
@@ -85,6 +88,7 @@ impl Slot {
         Ok(self.state.lock())
     }
 
+    #[inline]
     pub(crate) fn is_exposed(&self) -> bool {
         self.exposed.load(Ordering::Acquire)
     }

@@ -28,6 +28,7 @@ impl Slot {
     }
 
     /// Identity of the timeline that operations go to now.
+    #[inline]
     pub(crate) fn timeline(&self) -> StreamId {
         StreamId::from_number(self.active.load(Ordering::Acquire))
     }

@@ -1,6 +1,5 @@
 //! Places of a slot's work, and the events that are recorded for those that somebody needs.
 
-use crate::RuntimeResult;
 use crate::capture::Session;
 use crate::clock::Point;
 use crate::completion::Completion;
@@ -8,8 +7,9 @@ use crate::counted::Counted;
 use crate::handles::Handles;
 use crate::node::Scope;
 use crate::primitive::{Fault, Ordering, faulty};
-use crate::slot::{Slot, doom};
+use crate::slot::Slot;
 use crate::timeline::Timeline;
+use crate::{RuntimeError, RuntimeResult};
 use std::sync::Arc;
 
 impl Slot {
@@ -38,6 +38,7 @@ impl Slot {
     }
 
     /// As [`place`](Self::place), in so many handles.
+    #[inline(always)]
     pub(crate) fn place_for(
         self: &Arc<Self>,
         handles: usize,
@@ -57,10 +58,11 @@ impl Slot {
             stream: timeline.id,
             position: timeline.position + 1,
         };
-        let spare = timeline.spare_node();
-        let node = self
-            .core
-            .node_at(spare, self, timeline.scope, point, &timeline.clock);
+        let mut node = match timeline.spare_node() {
+            Some(spare) => spare,
+            None => self.core.node_for(self, timeline.scope, point),
+        };
+        node.move_to(self, timeline.scope, point, &timeline.clock);
         timeline.position += 1;
         timeline.covered = timeline.queued;
         timeline.open = timeline.scope == Scope::Eager && !exposed;
@@ -115,25 +117,38 @@ impl Slot {
             None => core.take_event(),
             Some(session) => session.new_event(),
         });
-        let recorded = event.and_then(|event| {
-            core.call_in_cleanup(|driver| driver.event_record(core.id, event, self.raw))
-        });
-        match recorded {
-            Ok(()) => {
-                node.set_recorded();
-                timeline.counts.completions_recorded += 1;
+        let recorded = match event {
+            Ok(event) => {
+                core.call_in_cleanup(|driver| driver.event_record(core.id, event, self.raw))
             }
-            Err(_) => {
-                node.spoil();
-                if session.is_none() {
-                    self.broken.store(true, Ordering::Release);
-                    let (position, clock) = (timeline.position, &timeline.clock);
-                    self.synchronize_in_repair(position, clock);
-                }
-            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = recorded {
+            return Err(self.record_failed(timeline, session, error));
         }
-        doom(session, &recorded);
-        recorded
+        node.set_recorded();
+        timeline.counts.completions_recorded += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn record_failed(
+        &self,
+        timeline: &Timeline,
+        session: Option<&Session>,
+        error: RuntimeError,
+    ) -> RuntimeError {
+        if let Some(tail) = &timeline.tail {
+            tail.node().spoil();
+        }
+        match session {
+            None => {
+                self.broken.store(true, Ordering::Release);
+                self.synchronize_in_repair(timeline.position, &timeline.clock);
+            }
+            Some(session) => session.doom(&error),
+        }
+        error
     }
 
     /// Records an event for a place that has none, wherever it is asked for.
@@ -185,7 +200,10 @@ impl Slot {
             let tail = state.eager.tail.as_mut();
             return Ok(tail.map(|tail| tail.share(handles)));
         }
-        self.place_for(handles, &mut state.eager, None).map(Some)
+        match self.place_for(handles, &mut state.eager, None) {
+            Ok(handles) => Ok(Some(handles)),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What is queued on a slot: operations, allocations, replays, frees.
 
+use crate::capture::Session;
 use crate::completion::Completion;
 use crate::handles::Handles;
 use crate::node::Scope;
 use crate::primitive::{Fault, Ordering, faulty};
 use crate::slot::{Slot, doom};
-use crate::timeline::Timeline;
+use crate::timeline::{SlotState, Timeline};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
 use std::sync::Arc;
@@ -26,16 +27,38 @@ impl Slot {
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<T> {
         let mut state = self.lock()?;
+        match state.captured.is_none() {
+            true => self.enqueue_in(&mut state.eager, None, call),
+            false => self.enqueue_captured(&mut state, call),
+        }
+    }
+
+    #[cold]
+    fn enqueue_captured<T>(
+        &self,
+        state: &mut SlotState,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
         let (timeline, session) = state.active()?;
-        let session = session.as_deref();
-        let result = self.settle(timeline, session).and_then(|()| {
-            timeline.queued += 1;
-            let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
-            self.finish_operation(timeline)?;
-            Ok(made)
-        });
-        doom(session, &result);
+        let result = self.enqueue_in(timeline, session.as_deref(), call);
+        doom(session.as_deref(), &result);
         result
+    }
+
+    #[inline(always)]
+    fn enqueue_in<T>(
+        &self,
+        timeline: &mut Timeline,
+        session: Option<&Session>,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        self.settle(timeline, session)?;
+        timeline.queued += 1;
+        let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
+        if self.core.behaviour.synchronize {
+            self.finish_operation(timeline)?;
+        }
+        Ok(made)
     }
 
     /// Where the builder asked for it, waits on the host for what was just queued.
@@ -58,13 +81,14 @@ impl Slot {
         Ok(())
     }
 
-    /// Queues an allocation by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
+    /// Queues an allocation of so many bytes by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
     /// may join the tail as it is, which costs no event.
     ///
     /// Without the completion, which fails by itself, the memory is allocated all the same: the stream was synchronised then, or
     /// the device is poisoned.
     pub(crate) fn allocate<T>(
         self: &Arc<Self>,
+        bytes: usize,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
     ) -> RuntimeResult<(T, RuntimeResult<Completion>)> {
         self.core.check()?;
@@ -80,14 +104,19 @@ impl Slot {
             timeline.queued += 1;
         }
         let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
-        let finished = self.finish_operation(timeline);
-        let place = finished.and_then(|()| match (&mut timeline.tail, joins) {
-            (Some(tail), true) => {
+        self.memory.add_locked(1, bytes as isize);
+        if self.core.behaviour.synchronize
+            && let Err(error) = self.finish_operation(timeline)
+        {
+            return Ok((made, Err(error)));
+        }
+        let place = match &mut timeline.tail {
+            Some(tail) if joins => {
                 timeline.counts.completions_shared += 1;
                 Ok(tail.share(1).take())
             }
             _ => self.place(timeline, None),
-        });
+        };
         Ok((made, place))
     }
 
@@ -125,12 +154,13 @@ impl Slot {
         Ok(place)
     }
 
-    /// Queues a free by `call`, when nothing but this stream's own work up to here has to come before it. `None` when the
+    /// Queues a free of so many bytes by `call`, when nothing but this stream's own work up to here has to come before it. `None` when the
     /// stream can't take it: it captures, or may do so behind Carve's back, or is gone.
     ///
     /// A free is nothing that anybody waits for: it does not count as work of the stream.
     pub(crate) fn free(
         &self,
+        bytes: usize,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
     ) -> Option<RuntimeResult<()>> {
         let state = match self.lock() {
@@ -141,6 +171,7 @@ impl Slot {
             return None;
         }
         self.frees.store(true, Ordering::Release);
+        self.memory.add_locked(-1, -(bytes as isize));
         Some(self.core.call_in_cleanup(|driver| call(driver, self.raw)))
     }
 }

@@ -41,6 +41,7 @@ pub struct Standing<'s> {
 }
 
 impl<'s> Standing<'s> {
+    #[inline]
     pub(crate) fn of(slot: &'s Slot) -> RuntimeResult<Self> {
         let mut state = slot.lock()?;
         let (_, session) = state.active()?;
@@ -68,12 +69,30 @@ impl<'s> Standing<'s> {
         }
     }
 
+    /// Counts completions of this timeline itself: [`needs`](Self::needs) says so of each that later work has not to wait for it.
+    #[inline]
+    pub fn count_own(&mut self, completions: u64) {
+        let own = timeline(&mut self.state, self.session.is_some());
+        own.counts.elided_same_stream += completions;
+    }
+
     /// Whether later work has to wait to come after `completion`. When it has not, the reason is counted.
     ///
     /// # Errors
     /// [`RuntimeError::CaptureIsolation`] across the border of a capture, [`RuntimeError::WrongDriver`].
     #[inline]
     pub fn needs(&mut self, completion: &Completion) -> RuntimeResult<bool> {
+        let captured = self.session.is_some();
+        let own = timeline(&mut self.state, captured);
+        // No other timeline is of that identity, whatever its driver.
+        if completion.point().stream == own.id {
+            own.counts.elided_same_stream += 1;
+            return Ok(false);
+        }
+        self.needs_from_afar(completion)
+    }
+
+    fn needs_from_afar(&mut self, completion: &Completion) -> RuntimeResult<bool> {
         let Self {
             slot,
             state,
@@ -150,6 +169,7 @@ impl<'s> Standing<'s> {
     }
 }
 
+#[inline]
 fn timeline(state: &mut SlotState, captured: bool) -> &mut Timeline {
     match &mut state.captured {
         Some(capture) if captured => &mut capture.timeline,
@@ -166,9 +186,7 @@ fn needs(slot: &Slot, timeline: &mut Timeline, completion: &Completion) -> Runti
         });
     }
     let point = completion.point();
-    if point.stream == timeline.id {
-        timeline.counts.elided_same_stream += 1;
-    } else if timeline.clock.covers(point) {
+    if timeline.clock.covers(point) {
         timeline.counts.elided_waited += 1;
     } else if completion.is_known_complete() {
         timeline.counts.elided_complete += 1;

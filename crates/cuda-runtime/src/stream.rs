@@ -111,8 +111,8 @@ impl Stream {
     /// So many clones, counted in one step.
     #[inline]
     #[must_use]
-    pub fn clones(&self, count: usize) -> Streams {
-        Streams::of(Counted::share_of(&self.lease, count))
+    pub fn clones(&self, count: usize) -> Streams<'_> {
+        Streams::of(self, Counted::share_of(&self.lease, count))
     }
 
     #[inline]
@@ -194,6 +194,7 @@ impl Stream {
     /// # Errors
     /// As for [`record`](Self::record).
     #[track_caller]
+    #[inline]
     pub fn record_for(&self, handles: usize) -> RuntimeResult<Handles> {
         let _site = CallSite::enter();
         self.slot().record_for(handles)
@@ -215,6 +216,7 @@ impl Stream {
     /// # Errors
     /// As for [`record`](Self::record).
     #[track_caller]
+    #[inline]
     pub fn record_eager_for(&self, handles: usize) -> RuntimeResult<Option<Handles>> {
         let _site = CallSite::enter();
         self.slot().record_eager(handles)

@@ -80,16 +80,14 @@ impl Timeline {
             Ok(node) => return Some(node),
             Err(last) => last,
         };
-        let sole = self.earlier.iter_mut().position(Completion::is_sole);
-        let Some(at) = sole else {
+        let mut earlier = self.earlier.iter_mut();
+        let Some(sole) = earlier.find_map(|place| place.is_sole().then_some(place)) else {
             if self.earlier.len() < EARLIER {
                 self.earlier.push(last);
             }
             return None;
         };
-        std::mem::replace(&mut self.earlier[at], last)
-            .into_sole()
-            .ok()
+        std::mem::replace(sole, last).into_sole().ok()
     }
 
     /// Notes that later work comes after `completion` by itself, and that this made so many waits needless.
@@ -102,6 +100,7 @@ impl Timeline {
     }
 
     /// Whether anything was queued since the tail.
+    #[inline]
     pub(crate) fn is_dirty(&self) -> bool {
         self.queued != self.covered
     }
@@ -109,7 +108,16 @@ impl Timeline {
 
 impl SlotState {
     /// The timeline that operations of this thread go to, and the session that it belongs to.
+    #[inline]
     pub(crate) fn active(&mut self) -> RuntimeResult<(&mut Timeline, Option<Rc<Session>>)> {
+        if self.captured.is_none() {
+            return Ok((&mut self.eager, None));
+        }
+        self.active_captured()
+    }
+
+    #[cold]
+    fn active_captured(&mut self) -> RuntimeResult<(&mut Timeline, Option<Rc<Session>>)> {
         match &mut self.captured {
             None => Ok((&mut self.eager, None)),
             Some(captured) if captured.thread == std::thread::current().id() => {
