@@ -37,7 +37,7 @@
 //!
 //! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`, `registered`),
 //!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, `ledger` its pure
-//!   bookkeeping, [`DeviceData`] (`data`) what all can do;
+//!   bookkeeping in lists of a `few`, [`DeviceData`] (`data`) what all can do;
 //! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
 //! - accesses: `guard` under all of them, `access` on a stream, `acquire` several at once, `slice` for addresses,

@@ -1,4 +1,5 @@
-//! What operations cost over a driver that does nothing: driver calls, host allocations, instructions, time.
+//! What operations cost over a driver that does nothing: driver calls, host allocations, instructions, time; and the driver calls
+//! once more over the simulated device, which does everything at once and checks it.
 //!
 //! `cargo bench -p cuda-buffer --bench costs` prints one line for each case. Calls and allocations are those of one
 //! operation in the steady state, counted over 1,000. Instructions are counted by `callgrind` when `valgrind` is
@@ -13,7 +14,7 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 use std::{collections::BTreeMap, env};
-use work::{Case, World};
+use work::{Case, Under, World};
 
 #[global_allocator]
 static COUNTING: counting::Counting = counting::Counting;
@@ -25,19 +26,20 @@ fn main() {
     {
         let rounds = rounds.parse().expect("a number of rounds");
         match what.as_str() {
-            "count" => run(case, &mut World::new(), rounds),
+            "count" => run(case, &mut World::new(Under::Null), rounds),
             "time" => println!("{}", first_percentile(case)),
             _ => panic!("{what} is no measurement"),
         }
         return;
     }
     println!(
-        "{:<44}{:>6}{:>7}{:>9}{:>9}  calls by name",
-        "", "calls", "allocs", "instr", "ns"
+        "{:<44}{:>6}{:>6}{:>7}{:>9}{:>9}  calls by name",
+        "", "calls", "sim", "allocs", "instr", "ns"
     );
     let valgrind = Command::new("valgrind").arg("--version").output().is_ok();
     for case in work::CASES {
-        let (calls, allocations, by_name) = counts(case);
+        let (calls, allocations, by_name) = counts(case, Under::Null);
+        let (simulated, ..) = counts(case, Under::Simulated);
         let per = f64::from(case.per);
         let instructions = match valgrind {
             true => {
@@ -49,7 +51,7 @@ fn main() {
         };
         let time = floor(case) / per;
         println!(
-            "{:<44}{calls:>6}{allocations:>7}{instructions:>9.0}{time:>9.1}  {by_name}",
+            "{:<44}{calls:>6}{simulated:>6}{allocations:>7}{instructions:>9.0}{time:>9.1}  {by_name}",
             case.name
         );
     }
@@ -62,15 +64,16 @@ fn run(case: &Case, world: &mut World, rounds: u32) {
 }
 
 /// Driver calls of one operation, host allocations of one, and the calls by name, in the steady state.
-fn counts(case: &Case) -> (f64, f64, String) {
+fn counts(case: &Case, under: Under) -> (f64, f64, String) {
     const ROUNDS: u32 = 1000;
-    let mut world = World::new();
+    let mut world = World::new(under);
     // Until tables have their size and events their number.
     run(case, &mut world, 100);
     let (calls, allocated) = (world.calls(), counting::allocations());
     run(case, &mut world, ROUNDS);
     let allocated = counting::allocations() - allocated;
     let calls = world.calls() - calls;
+    world.check();
     let each = |count: u64| count as f64 / f64::from(ROUNDS);
     let by_name: BTreeMap<_, _> = calls
         .iter()
@@ -86,7 +89,7 @@ fn counts(case: &Case) -> (f64, f64, String) {
 /// Nanoseconds per operation that 99 of 100 samples exceed.
 fn first_percentile(case: &Case) -> f64 {
     let rounds = (200 / case.per).max(1);
-    let mut world = World::new();
+    let mut world = World::new(Under::Null);
     run(case, &mut world, 10 * rounds);
     let mut samples: Vec<f64> = (0..200)
         .map(|_| {

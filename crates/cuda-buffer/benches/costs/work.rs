@@ -6,9 +6,11 @@ use cuda_buffer::{
     Graph, Launch, PartitionedCudaBuffer, acquire_all,
 };
 use cuda_driver::{
-    Access, Arguments, CallCounts, Footprint, KernelDeclaration, LaunchConfig, ModuleImage, Param,
+    Access, Arguments, CallCounts, Driver, Footprint, KernelDeclaration, LaunchConfig, ModuleImage,
+    Param,
 };
 use cuda_runtime::{Device, Kernel, Runtime, Stream};
+use cuda_sim::{Schedule, SimDriver};
 use space_core::{Space, Undef};
 use std::sync::Arc;
 
@@ -40,6 +42,16 @@ pub(crate) struct World {
     turn: usize,
     device: Device,
     _runtime: Runtime,
+    sim: Option<SimDriver>,
+}
+
+/// What is under it.
+#[derive(Clone, Copy)]
+pub(crate) enum Under {
+    /// A driver that does nothing.
+    Null,
+    /// The simulated device, which does everything at once, and checks it.
+    Simulated,
 }
 
 /// `out[i] = x[i] + y[i]`.
@@ -66,27 +78,43 @@ static IMAGE: ModuleImage = ModuleImage {
                     Param::pointer::<f32>(Access::Read),
                 ],
                 footprint,
-                |_| Ok(()),
+                |launch| {
+                    let (x, y) = (launch.take_read::<f32>(2)?, launch.take_read::<f32>(3)?);
+                    let sums = x.iter().zip(y).map(|(x, y)| x + y);
+                    let out = launch.take_write::<f32>(1)?;
+                    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum);
+                    Ok(())
+                },
             )
         },
     ],
 };
 
 impl World {
-    pub(crate) fn new() -> Self {
-        Self::build().expect("nothing fails")
+    pub(crate) fn new(under: Under) -> Self {
+        Self::build(under).expect("nothing fails")
     }
 
-    fn build() -> BufferResult<Self> {
+    fn build(under: Under) -> BufferResult<Self> {
+        let sim = match under {
+            Under::Null => None,
+            Under::Simulated => Some(SimDriver::builder().schedule(Schedule::Eager).build()),
+        };
+        let driver: Arc<dyn Driver> = match &sim {
+            None => Arc::new(Null::default()),
+            Some(sim) => sim.as_driver(),
+        };
         let runtime = Runtime::builder()
-            .driver(Arc::new(Null::default()))
+            .driver(driver)
             .streams_per_device(4)
             .build()?;
         let device = runtime.default_device().clone();
         let streams = device.streams().try_acquire_many(3)?;
         let streams: [Stream; 3] = streams.try_into().expect("three");
         let buffer = || CudaBuffer::<f32>::new_on(&streams[0], N);
-        let (mut out, x, y) = (buffer()?, buffer()?, buffer()?);
+        let (mut out, mut x, mut y) = (buffer()?, buffer()?, buffer()?);
+        x.fill(&streams[0], 1.0)?;
+        y.fill(&streams[0], 2.0)?;
         let ranges: Vec<_> = (0..PARTS).map(|i| 4 * i..4 * i + 4).collect();
         let whole = CudaBuffer::new_on(&streams[0], 4 * PARTS)?;
         let parts = PartitionedCudaBuffer::new(whole, &ranges).map_err(|(_, error)| error)?;
@@ -109,7 +137,15 @@ impl World {
             turn: 0,
             device,
             _runtime: runtime,
+            sim,
         })
+    }
+
+    /// Fails when the simulated device has found something wrong.
+    pub(crate) fn check(&self) {
+        if let Some(sim) = &self.sim {
+            sim.assert_no_reports();
+        }
     }
 
     pub(crate) fn calls(&self) -> CallCounts {
