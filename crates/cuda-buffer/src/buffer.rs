@@ -75,15 +75,15 @@ impl<T: Copy + 'static> CudaBuffer<T> {
         allocate: impl FnOnce(usize) -> RuntimeResult<(Allocation, Option<Completion>)>,
     ) -> BufferResult<Self> {
         let bytes = byte_count::<T>(len)?;
-        let (memory, first_use) = match bytes {
-            0 => (Memory::Empty, None),
-            _ => {
-                let (allocation, first_use) = allocate(bytes)?;
-                (Memory::Device(Some(allocation)), first_use)
-            }
+        let domain = match bytes {
+            0 => Domain::owned(device, Memory::Empty, None),
+            _ => match allocate(bytes) {
+                Ok((allocation, first_use)) => Domain::allocated(device, allocation, first_use),
+                Err(error) => return Err(error.into()),
+            },
         };
         Ok(Self {
-            domain: Domain::owned(device, memory, first_use),
+            domain,
             len,
             elements: PhantomData,
         })

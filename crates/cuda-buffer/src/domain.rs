@@ -165,12 +165,29 @@ impl Domain {
             } => DevicePtr(whole.address().0 + *offset_bytes as u64),
             Memory::Device(None) | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
         };
+        Self::of(device, address, memory, Ledger::after(before))
+    }
+
+    /// A value of memory that was just allocated, and is there after `first_use`.
+    #[inline]
+    pub(crate) fn allocated(
+        device: &Device,
+        allocation: Allocation,
+        first_use: Option<Completion>,
+    ) -> Self {
+        let address = allocation.address();
+        let memory = Memory::Device(Some(allocation));
+        Self::of(device, address, memory, Ledger::after_one(first_use))
+    }
+
+    #[inline]
+    fn of(device: &Device, address: DevicePtr, memory: Memory, ledger: Ledger) -> Self {
         Self::Owned(Arc::new(OwnedDomain {
             id: DomainId::fresh(),
             device: device.clone(),
             address,
             memory,
-            ledger: Latch::new(Ledger::after(before)),
+            ledger: Latch::new(ledger),
         }))
     }
 

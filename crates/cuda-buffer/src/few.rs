@@ -23,6 +23,13 @@ impl<T> Default for Few<T> {
 }
 
 impl<T> Few<T> {
+    /// One, or none.
+    #[inline(always)]
+    pub(crate) fn at_most_one(first: Option<T>) -> Self {
+        let more = SmallVec::new();
+        Self { first, more }
+    }
+
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()

@@ -72,6 +72,17 @@ impl Ledger {
         }
     }
 
+    /// As [`after`](Self::after), of one use or none.
+    #[inline]
+    pub(crate) fn after_one(before: Option<Completion>) -> Self {
+        Self {
+            writers: Few::at_most_one(before),
+            readers: Few::at_most_one(None),
+            reading: Few::at_most_one(None),
+            writing: None,
+        }
+    }
+
     /// Makes this the ledger of other memory, or of the same in its next life: every access comes after all of `before`.
     pub(crate) fn restart(&mut self, before: impl IntoIterator<Item = Completion>) {
         debug_assert!(self.held() == 0, "the earlier life is over");

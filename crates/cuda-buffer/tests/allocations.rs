@@ -7,7 +7,7 @@ mod null;
 #[path = "../benches/costs/work.rs"]
 mod work;
 
-use work::{CASES, World};
+use work::{CASES, Under, World};
 
 #[global_allocator]
 static COUNTING: counting::Counting = counting::Counting;
@@ -17,15 +17,30 @@ const ROUNDS: u64 = 200;
 
 /// What operations allocate on the host and call at the driver, after as many.
 fn steady(name: &str) -> (u64, u64) {
+    steady_over(Under::Null, name)
+}
+
+fn steady_over(under: Under, name: &str) -> (u64, u64) {
     let case = CASES.iter().find(|case| case.name == name);
     let case = case.expect("a case of this name");
     let rounds = ROUNDS / u64::from(case.per).min(10);
-    let mut world = World::new();
+    let mut world = World::new(under);
     (0..rounds).for_each(|_| (case.run)(&mut world).unwrap());
     let (calls, allocated) = (world.calls().total(), counting::allocations());
     (0..rounds).for_each(|_| (case.run)(&mut world).unwrap());
     let allocated = counting::allocations() - allocated;
+    world.check();
     (allocated, world.calls().total() - calls)
+}
+
+/// What operations cost over a driver that does nothing is right: the simulated device, which does everything at once and checks
+/// it, finds nothing wrong, and is called as often.
+#[test]
+fn the_simulated_device_is_called_as_often_and_reports_nothing() {
+    for case in CASES {
+        let (_, calls) = steady_over(Under::Simulated, case.name);
+        assert_eq!(calls, steady(case.name).1, "{}", case.name);
+    }
 }
 
 /// The counter counts: a test that can't fail proves nothing.

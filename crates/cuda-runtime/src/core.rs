@@ -177,8 +177,11 @@ impl DeviceCore {
     #[cold]
     fn take_parked(&self) -> Option<RuntimeError> {
         let mut parked = self.parked.lock();
-        // A poison that is not seen here takes the lock later.
-        self.troubled.store(self.is_poisoned(), Ordering::Release);
+        // In one order with `take_poison`: a poison that is not seen here sets the flag later.
+        self.troubled.store(false, Ordering::SeqCst);
+        if self.poisoned.load(Ordering::SeqCst) {
+            self.troubled.store(true, Ordering::SeqCst);
+        }
         parked.take()
     }
 
@@ -212,9 +215,8 @@ impl DeviceCore {
 
     fn take_poison(&self, poison: Poison) {
         let _ = self.poison.set(poison);
-        self.poisoned.store(true, Ordering::Release);
-        let _parked = self.parked.lock();
-        self.troubled.store(true, Ordering::Release);
+        self.poisoned.store(true, Ordering::SeqCst);
+        self.troubled.store(true, Ordering::SeqCst);
     }
 
     /// Names the devices that are lost together with this one.

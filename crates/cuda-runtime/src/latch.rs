@@ -63,23 +63,21 @@ impl<T> Latch<T> {
     #[inline]
     fn try_hold(&self) -> bool {
         // Pairs with the store that gave it back.
-        !self.held.swap(true, Ordering::Acquire)
+        let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        let held = self.held.compare_exchange(false, true, order, failed);
+        held.is_ok()
     }
 
     #[cold]
     fn wait(&self) {
-        if bed::doze(|| self.looks_free() && self.try_hold()) {
+        // A look does not take the line from the owner's processor.
+        let looks_free = || !self.held.load(Ordering::Relaxed);
+        if bed::doze(|| looks_free() && self.try_hold()) {
             return;
         }
         self.asleep.fetch_add(1, Ordering::SeqCst);
         self.bed.sleep_until(|| self.try_hold());
         self.asleep.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// A look that does not take the line from the owner's processor. To loom, which may show an old value for ever, it is not
-    /// worth anything.
-    fn looks_free(&self) -> bool {
-        cfg!(loom) || !self.held.load(Ordering::Relaxed)
     }
 }
 
@@ -91,7 +89,7 @@ impl<T> Drop for LatchGuard<'_, T> {
             false => Ordering::Release,
         };
         self.latch.held.store(false, order);
-        if self.latch.asleep.load(Ordering::Relaxed) > 0 {
+        if cfg!(loom) || self.latch.asleep.load(Ordering::Relaxed) > 0 {
             self.latch.bed.wake_one();
         }
     }
@@ -183,25 +181,34 @@ mod bed {
 
 #[cfg(loom)]
 mod bed {
-    //! For loom, which knows who has nothing to do: a sleeper looks again once others had their turn.
+    //! For loom, to which a thread that looks again and again never comes to an end: whoever waits sleeps, and is always
+    //! woken.
 
-    #[derive(Default)]
-    pub(super) struct Bed;
+    use loom::sync::{Condvar, Mutex};
+
+    pub(super) struct Bed(Mutex<()>, Condvar);
+
+    impl Default for Bed {
+        fn default() -> Self {
+            Self(Mutex::new(()), Condvar::new())
+        }
+    }
 
     pub(super) fn doze(mut done: impl FnMut() -> bool) -> bool {
-        while !done() {
-            loom::thread::yield_now();
-        }
-        true
+        done()
     }
 
     impl Bed {
-        pub(super) fn sleep_until(&self, _: impl FnMut() -> bool) {
-            unreachable!("a doze ends with the latch")
+        pub(super) fn sleep_until(&self, mut done: impl FnMut() -> bool) {
+            let mut asleep = self.0.lock().unwrap();
+            while !done() {
+                asleep = self.1.wait(asleep).unwrap();
+            }
         }
 
         pub(super) fn wake_one(&self) {
-            unreachable!("nobody sleeps")
+            drop(self.0.lock().unwrap());
+            self.1.notify_one();
         }
     }
 }

@@ -28,18 +28,13 @@ const DEVICE: DeviceId = DeviceId(0);
 
 /// Runs a model as the code is, then with each fault, which it has to find.
 fn check(faults: &[Fault], model: fn()) {
-    check_bounded(Some(3), faults, model);
-}
-
-/// The same, with so many preemptions of a run at most. Who spins needs that others get their turn, however many they had.
-fn check_bounded(preemptions: Option<usize>, faults: &[Fault], model: fn()) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let run = || {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = preemptions;
+        builder.preemption_bound = Some(3);
         builder.check(model);
     };
     run();
@@ -332,7 +327,7 @@ fn loom_a_place_is_asked_about_while_its_stream_goes_on() {
 /// A latch lets in one at a time, who sees what the one before did.
 #[test]
 fn loom_a_latch_lets_in_one_at_a_time() {
-    check_bounded(None, &[Fault::WeakLatch], || {
+    check(&[Fault::WeakLatch], || {
         let latch = Arc::new(Latch::new(UnsafeCell::new(0)));
         let add = |latch: &Latch<UnsafeCell<u32>>| {
             let value = latch.lock();

@@ -92,15 +92,27 @@ impl DeviceMemory {
         Ok(())
     }
 
+    #[inline]
     fn allocate(
         &self,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
     ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
         match self.try_allocate(bytes, stream) {
-            Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {}
-            result => return result,
+            Ok(allocated) => Ok(allocated),
+            Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {
+                self.allocate_after_frees(bytes, stream)
+            }
+            Err(error) => Err(error),
         }
+    }
+
+    #[cold]
+    fn allocate_after_frees(
+        &self,
+        bytes: usize,
+        stream: Option<&Arc<Slot>>,
+    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
         // Pending frees may be all that is missing: wait for them, give the pool's spare memory back, try once more.
         self.drain()?;
         if let Source::Pool { pool, .. } = &self.source {
@@ -122,6 +134,7 @@ impl DeviceMemory {
         }
     }
 
+    #[inline]
     fn try_allocate(
         &self,
         bytes: usize,

@@ -92,10 +92,14 @@ impl Reclamation {
     }
 
     #[cold]
-    fn lose(&self, bytes: usize, error: RuntimeError) {
+    #[expect(
+        clippy::boxed_local,
+        reason = "errors are large, and are rarely there to be handed on"
+    )]
+    fn lose(&self, bytes: usize, error: Box<RuntimeError>) {
         let leaked = &self.core.live.leaked_bytes;
         leaked.fetch_add(bytes, Ordering::Relaxed);
-        self.core.park(error);
+        self.core.park(*error);
     }
 
     /// Frees memory that several streams may use, or one that does not take it.
@@ -104,7 +108,7 @@ impl Reclamation {
         outstanding: &[Completion],
         bytes: usize,
         free: impl Fn(&dyn cuda_driver::Driver, cuda_driver::RawStream) -> cuda_driver::CudaResult<()>,
-    ) -> RuntimeResult<()> {
+    ) -> Result<(), Box<RuntimeError>> {
         let unfinished = outstanding
             .iter()
             .filter(|completion| !completion.is_known_complete());
@@ -125,7 +129,7 @@ impl Reclamation {
             &dyn cuda_driver::Driver,
             cuda_driver::RawStream,
         ) -> cuda_driver::CudaResult<()>,
-    ) -> RuntimeResult<()> {
+    ) -> Result<(), Box<RuntimeError>> {
         let mut lanes = self.lanes.lock();
         let lane = self.choose(&mut lanes, needed);
         for &completion in needed {
@@ -134,7 +138,7 @@ impl Reclamation {
                 Err(error) => {
                     if let Err(error) = completion.wait_in_cleanup() {
                         self.core.live.memory.add(-1, -(bytes as isize));
-                        return Err(error);
+                        return Err(Box::new(error));
                     }
                     self.core.park(error);
                 }

@@ -86,6 +86,7 @@ impl Slot {
     ///
     /// Without the completion, which fails by itself, the memory is allocated all the same: the stream was synchronised then, or
     /// the device is poisoned.
+    #[inline(always)]
     pub(crate) fn allocate<T>(
         self: &Arc<Self>,
         bytes: usize,
@@ -162,16 +163,20 @@ impl Slot {
         &self,
         bytes: usize,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
-    ) -> Option<RuntimeResult<()>> {
+    ) -> Option<Result<(), Box<RuntimeError>>> {
         let state = match self.lock() {
             Ok(state) => state,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Err(Box::new(error))),
         };
         if state.captured.is_some() || state.retired || self.is_exposed() {
             return None;
         }
         self.frees.store(true, Ordering::Release);
         self.memory.add_locked(-1, -(bytes as isize));
-        Some(self.core.call_in_cleanup(|driver| call(driver, self.raw)))
+        let freed = self.core.call_in_cleanup(|driver| call(driver, self.raw));
+        Some(match freed {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Box::new(error)),
+        })
     }
 }
