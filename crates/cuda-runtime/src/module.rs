@@ -138,7 +138,7 @@ impl Device {
         let module = match loaded.entry(key) {
             Entry::Occupied(module) => module.into_mut(),
             Entry::Vacant(vacant) => {
-                capture::refuse("loading a module")?;
+                capture::refuse("loading a kernel's module, as its first use does,")?;
                 vacant.insert(Module::load(core, image)?)
             }
         };
