@@ -1,7 +1,7 @@
 //! Every driver call of a program over adopted memory and a pool of page-locked memory fails once: no hang, tokens back, the
 //! error reported, nothing lost that is not counted, and the memory released once.
 
-use crate::faults::{CODE, in_time, leaks, may_leave, parked};
+use crate::fault_kit::{CODE, in_time, leaks, may_leave, parked};
 use crate::kit::{Kit, N, Rig, cases, step_of};
 use cuda_buffer::{BufferError, BufferResult, CudaBuffer, DeviceData, PinnedPool};
 use cuda_driver::{

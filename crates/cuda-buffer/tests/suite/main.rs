@@ -7,6 +7,7 @@ mod ambient;
 mod captured_launches;
 mod cases;
 mod costs;
+mod fault_kit;
 mod faults;
 mod foreign;
 mod foreign_faults;

@@ -11,6 +11,7 @@ mod memory;
 mod places;
 mod pool;
 mod provider;
+mod replaced;
 mod setup;
 mod sweep;
 mod threaded;

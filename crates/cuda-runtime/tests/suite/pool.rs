@@ -5,8 +5,7 @@ use cuda_driver::{Call, CudaError, DeviceId, Driver, ErrorCode};
 use cuda_runtime::{RuntimeError, Stream};
 use cuda_sim::SimDriver;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Case 15 (pytorch/pytorch#173729): a pool never hands one native stream to two owners.
@@ -458,49 +457,4 @@ fn a_pool_survives_a_crowd() {
     );
     drop(device);
     rig.finish();
-}
-
-/// A stream that is replaced goes when its work is over, and the device not before.
-#[test]
-fn the_work_of_a_replaced_stream_is_waited_for() {
-    let rig = Rig::new(1);
-    let device = rig.device();
-    let s = device.streams().acquire().unwrap();
-    let ran = Arc::new(AtomicUsize::new(0));
-    let call = |s: &Stream| {
-        let ran = ran.clone();
-        let function = Arc::new(move || {
-            ran.fetch_add(1, Ordering::Release);
-        });
-        let queue =
-            |driver: &dyn Driver, raw| driver.launch_host_function(device.id(), raw, function);
-        // SAFETY: it touches no memory of the device.
-        unsafe { s.enqueue(queue) }.unwrap();
-    };
-    call(&s);
-    rig.sim
-        .faults()
-        .fail_nth(Call::EventRecord, 1, ErrorCode::LAUNCH_OUT_OF_RESOURCES);
-    s.record().unwrap().wait().unwrap_err();
-    let name = raw(&s);
-    assert!(rig.sim.hold_stream(name));
-    call(&s);
-    drop(s);
-    assert_eq!(device.streams().counts().replaced, 1);
-    let destroyed = |sim: &SimDriver| sim.counters().snapshot().of(Call::StreamDestroy);
-    assert_eq!((destroyed(&rig.sim), ran.load(Ordering::Acquire)), (0, 1));
-    let Rig { runtime, sim } = rig;
-    let (ended, end) = mpsc::channel();
-    let last = std::thread::spawn(move || {
-        runtime.shutdown().unwrap();
-        drop(device);
-        ended.send(()).unwrap();
-    });
-    let early = end.recv_timeout(Duration::from_millis(20));
-    assert!(early.is_err(), "the device is gone before the work");
-    sim.release_stream(name);
-    last.join().unwrap();
-    assert_eq!(ran.load(Ordering::Acquire), 2);
-    sim.shutdown();
-    sim.assert_no_reports();
 }

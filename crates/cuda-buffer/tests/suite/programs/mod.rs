@@ -1,6 +1,7 @@
 //! Random programs equal a sequential host model, whatever order the devices take.
 
 mod op;
+mod partition;
 mod work;
 mod world;
 

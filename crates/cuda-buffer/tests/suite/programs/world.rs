@@ -1,10 +1,10 @@
 //! What random programs work on, and the host's model of it.
 
 use super::op::Op;
-use crate::kit::{Kit, N, Rig, elements, map_of, step_of};
+use crate::kit::{Kit, N, Rig, elements, map_of};
 use cuda_buffer::{
     BufferError, BufferResult, CaptureStep, CapturedLaunch, CudaBuffer, DeviceArena, DeviceData,
-    DeviceSlab, Graph, Kept, Launch, PartitionedCudaBuffer, PinnedBuffer, PinnedPool,
+    DeviceSlab, Graph, Kept, Launch, PinnedBuffer, PinnedPool,
 };
 use cuda_runtime::{Capture, Device, Stream};
 use std::cell::{Cell, RefCell};
@@ -120,7 +120,7 @@ impl World {
     }
 
     /// A stream of device `d`.
-    fn stream_of(&self, d: usize, s: u8) -> Stream {
+    pub(super) fn stream_of(&self, d: usize, s: u8) -> Stream {
         let at = nth(self.streams.iter().map(|(d, _)| *d), s as usize, d);
         self.streams[at].1.clone()
     }
@@ -159,13 +159,13 @@ impl World {
     }
 
     /// Takes a buffer away for a while, or for ever.
-    fn take(&mut self, b: usize) -> BufferResult<CudaBuffer<u32>> {
+    pub(super) fn take(&mut self, b: usize) -> BufferResult<CudaBuffer<u32>> {
         let empty = CudaBuffer::new(&self.places[self.buffers[b].d].device, 0)?;
         Ok(replace(&mut self.buffers[b].data, empty))
     }
 
     /// Another buffer in the place of one.
-    fn renew(
+    pub(super) fn renew(
         &mut self,
         b: usize,
         on: Option<&Stream>,
@@ -183,7 +183,7 @@ impl World {
     }
 
     /// Notes that `dst` has what `src` had, mapped.
-    fn mapped(&self, dst: usize, src: &Model, a: u32) {
+    pub(super) fn mapped(&self, dst: usize, src: &Model, a: u32) {
         let mapped = src.borrow().iter().map(|x| map_of(*x, a)).collect();
         *self.buffers[dst].model.borrow_mut() = mapped;
     }
@@ -411,70 +411,6 @@ impl World {
             launches: take(&mut self.noted),
             d,
         });
-        Ok(())
-    }
-
-    fn cut(&mut self, op: &Op) -> BufferResult<()> {
-        let &Op::Cut {
-            b,
-            dst,
-            at,
-            s,
-            v,
-            drop_from,
-        } = op
-        else {
-            return Ok(());
-        };
-        let b = b as usize % self.buffers.len();
-        let d = self.buffers[b].d;
-        let (_, dst) = self.pair_with(b, dst, d);
-        let streams = s.map(|s| self.stream_of(d, s));
-        let whole = self.take(b)?;
-        let ranges = [0..at[0], at[0]..at[1], at[1]..N];
-        let mut parts = match PartitionedCudaBuffer::new(whole, &ranges) {
-            Ok(parts) => parts,
-            // A graph holds it.
-            Err((whole, BufferError::Held { .. })) => {
-                self.buffers[b].data = whole;
-                return Ok(());
-            }
-            Err((_, error)) => return Err(error),
-        };
-        let kit = self.places[d].kit.clone();
-        for (part, stream) in parts.parts_mut().iter_mut().zip(&streams) {
-            kit.step(stream, part, v)?;
-        }
-        let mut all = parts.write_synchronized_with(&streams[2])?;
-        kit.step
-            .launch(&streams[2], elements(N), (N as u32, v, &mut all))?;
-        all.release()?;
-        parts.parts_mut()[1].fill(&streams[0], v)?;
-        let all = parts.read_synchronized_with(&streams[1])?;
-        let mut out = self.buffers[dst]
-            .data
-            .write_synchronized_with(&streams[1])?;
-        kit.map
-            .launch(&streams[1], elements(N), (N as u32, 31_u32, &mut out, &all))?;
-        drop((out, all));
-        {
-            let mut model = self.buffers[b].model.borrow_mut();
-            model
-                .iter_mut()
-                .for_each(|x| *x = step_of(step_of(*x, v), v));
-            model[ranges[1].clone()].fill(v);
-        }
-        let model = self.buffers[b].model.clone();
-        self.mapped(dst, &model, 31);
-        match drop_from {
-            None => self.buffers[b].data = parts.into_whole().map_err(|(_, error)| error)?,
-            Some(first) => {
-                let mut parts = parts.into_parts();
-                parts.rotate_left(first as usize % 3);
-                parts.into_iter().for_each(drop);
-                self.renew(b, None, &streams[0], v)?;
-            }
-        }
         Ok(())
     }
 
