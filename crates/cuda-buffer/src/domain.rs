@@ -127,6 +127,13 @@ impl Whole {
         forgotten: bool,
     ) {
         let mut retired = self.retired.lock();
+        if faulty(Fault::LostRetirement) {
+            let mut all = retired.outstanding.clone();
+            drop(retired);
+            all.extend(outstanding);
+            self.retired.lock().outstanding = all;
+            return;
+        }
         retired.outstanding.extend(outstanding);
         retired.forgotten |= forgotten;
     }

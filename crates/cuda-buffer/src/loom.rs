@@ -9,8 +9,9 @@ use crate::ledger::{Holder, Token};
 use crate::primitive::Fault;
 use crate::primitive::modelled::FAULT;
 use crate::{
-    AccessKind, BufferError, BufferResult, CaptureStep, CudaBuffer, Graph, ReadRequest,
-    SharedCudaBuffer, WriteRequest, copy_slice, fill_slice,
+    AccessKind, BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceData, Graph,
+    PartitionedCudaBuffer, PinnedPool, ReadRequest, SharedCudaBuffer, WriteRequest, copy_slice,
+    fill_slice,
 };
 use cuda_runtime::{Device, Runtime, Stream};
 use cuda_sim::{Schedule, SimDriver};
@@ -334,5 +335,48 @@ fn loom_bytes_under_a_forgotten_guard_are_lost() {
         drop((first, shared));
         assert_eq!(rig.device.alive().leaked_bytes, BYTES);
         rig.sim.assert_no_reports();
+    });
+}
+
+/// Two parts of a buffer end on two threads while work uses both: the memory goes after all of it.
+#[test]
+fn loom_parts_that_end_at_once_leave_all_they_did() {
+    check(&[Fault::LostRetirement], || {
+        let rig = Rig::new();
+        let whole = CudaBuffer::<u8>::new(&rig.device, BYTES).unwrap();
+        let parts = PartitionedCudaBuffer::new(whole, &[0..BYTES / 2, BYTES / 2..BYTES]);
+        let mut parts = parts.map_err(|(_, error)| error).unwrap().into_parts();
+        for (part, stream) in parts.iter_mut().zip(&rig.streams) {
+            part.fill(stream, 1).unwrap();
+        }
+        let (first, second) = (parts.remove(0), parts.remove(0));
+        let other = thread::spawn(move || drop(first));
+        drop(second);
+        other.join().unwrap();
+        rig.finish();
+    });
+}
+
+/// Page-locked memory comes back to its pool under a copy while another thread asks for some: the next copy comes after that.
+#[test]
+fn loom_a_block_of_a_pool_comes_with_what_uses_it() {
+    check(&[Fault::BareBlock], || {
+        let rig = Rig::new();
+        let mut x = CudaBuffer::<u8>::new(&rig.device, BYTES).unwrap();
+        let y = CudaBuffer::<u8>::new(&rig.device, BYTES).unwrap();
+        fill(WriteRequest::new(y.domain(), 0, BYTES), &rig.streams[1]).unwrap();
+        let pool = PinnedPool::new(&rig.device);
+        let first = pool.buffer::<u8>(BYTES).unwrap();
+        x.copy_from_pinned(&first, &rig.streams[0]).unwrap();
+        let other = thread::spawn(move || drop(first));
+        let mut second = pool.buffer::<u8>(BYTES).unwrap();
+        y.copy_to_pinned(&mut second, &rig.streams[1]).unwrap();
+        other.join().unwrap();
+        // What is known to be over is freed here, and not on a thread that loom knows nothing of.
+        for stream in &rig.streams {
+            stream.synchronize().unwrap();
+        }
+        drop((x, y, second, pool));
+        rig.finish();
     });
 }

@@ -3,7 +3,7 @@
 use crate::domain::{Domain, Memory, byte_count, refuse_in_child};
 use crate::page_locked::PinnedMemory;
 use crate::pinned::PinnedBuffer;
-use crate::primitive::Mutex;
+use crate::primitive::{Fault, Mutex, faulty};
 use crate::{BufferError, BufferResult};
 use bytemuck::Pod;
 use cuda_driver::CallSite;
@@ -103,6 +103,20 @@ impl PoolOfBlock {
             return Err((memory, outstanding));
         }
         state.idle_bytes += memory.bytes();
+        if faulty(Fault::BareBlock) {
+            let (bare, at) = (SmallVec::new(), memory.address());
+            state.idle.push(Block {
+                memory,
+                outstanding: bare,
+            });
+            drop(state);
+            let mut state = pool.state.lock();
+            let mut idle = state.idle.iter_mut();
+            if let Some(block) = idle.find(|block| block.memory.address() == at) {
+                block.outstanding = outstanding;
+            }
+            return Ok(());
+        }
         state.idle.push(Block {
             memory,
             outstanding,

@@ -35,6 +35,10 @@ pub(crate) enum Fault {
     NoTurns,
     /// Bytes under a forgotten guard are used again.
     ForgottenReused,
+    /// What two parts leave when they end at once is not added up.
+    LostRetirement,
+    /// A block of a pool is there some time before what may still use it is noted.
+    BareBlock,
 }
 
 /// Whether the models want this fault now.
