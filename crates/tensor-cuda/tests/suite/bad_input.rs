@@ -379,6 +379,7 @@ fn numbers_too_large_to_take() {
             DimTooLarge "out" ["of 4"]: gemm(s, &mut c, 1.0, a.view().reversed(0).unwrap(), &b, 0.0);
             DimTooLarge "b" ["of 4"]: assign_product(s, &mut narrow, a.view().reversed(0).unwrap(), b.view().slice(1, 0..2).unwrap());
             DimTooLarge "out" ["of 4"]: gemm_batched(s, [&mut small, &mut c], 1.0, [a.view().slice(1, 0..1).unwrap().reversed(0).unwrap(), a.view()], [row, b.view()], 0.0);
+            DimTooLarge "out" ["of 4"]: gemm_batched(s, [&mut small, &mut c], 1.0, [a.view().slice(1, 0..1).unwrap().reversed(0).unwrap(), a.view().reversed(0).unwrap()], [row, b.view()], 0.0);
             DimTooLarge "out" ["of 5"]: gemm_strided_batched(s, &mut batch, 1.0, one.view().broadcast([5, 1, 1]).unwrap(), &five, 0.0);
         }
         // More than 32 bits count, of one element that is repeated.
