@@ -8,7 +8,10 @@ use cuda_buffer::{PinnedBuffer, PinnedSlice};
 use cuda_runtime::{Alive, Device, Runtime, Stream};
 use ndarray::Array2;
 use space_core::{Space as _, Undef};
-use tensor_cuda::{CudaTensor, IntoView, IntoViewMut, TensorResult, axpy, copy, gemm, scale};
+use std::sync::Arc;
+use tensor_cuda::{
+    Blas, Cublas, CudaTensor, IntoView, IntoViewMut, TensorResult, axpy, copy, gemm, scale,
+};
 
 /// Rows and columns of each matrix.
 pub(crate) const N: usize = 8;
@@ -56,6 +59,9 @@ impl World {
             .streams_per_device(shape.streams + 1)
             .build()?;
         let device = runtime.default_device();
+        if let (true, Some(cublas)) = (shape.gemm, cublas(device)?) {
+            Blas::of(device).set_provider(cublas);
+        }
         let of = match shape.input {
             Input::Peer => &runtime.devices()[1],
             _ => device,
@@ -247,6 +253,20 @@ impl World {
             }
         }
         self.made.reports(leaves)
+    }
+}
+
+/// cuBLAS where it is found, with workspaces that are quickly made: those of its own choice take most of the time on an emulated
+/// driver.
+fn cublas(device: &Device) -> Outcome<Option<Arc<Cublas>>> {
+    const WORKSPACE_BYTES: usize = 64 << 10;
+    if device.driver().is_simulated() {
+        return Ok(None);
+    }
+    match Cublas::builder().workspace_bytes(WORKSPACE_BYTES).open() {
+        Ok(cublas) => Ok(Some(Arc::new(cublas))),
+        Err(error) if error.is_absence() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
