@@ -291,6 +291,43 @@ mod tests {
     use crate::kernels::{MODULE, PRODUCT};
     use cuda_driver::{Argument, DevicePtr, LaunchConfig, ModelMemory};
 
+    /// What a launch says that it touches is what its strides reach, of each operand: no element more, none less.
+    #[test]
+    fn footprints_are_the_elements() {
+        let kernel = &MODULE.kernels[f32::kernel_of(PRODUCT).0];
+        let strides = [[1, 3], [1, 4], [3, 1], [5, 1], [2, 7], [9, 2], [1, 1]];
+        for (case, [row, column]) in (0_u64..).zip(strides.into_iter().cycle().take(7 * 40)) {
+            let (m, n, k, batch) = (case % 4, case / 7 % 4, 1 + case / 28 % 3, 1 + case / 84 % 2);
+            let step = 40 * (case % 2);
+            let mut args = vec![Argument::Pointer(DevicePtr(256)); 4];
+            let pair = [row, column];
+            let pairs = [[m, n], [k, batch], pair, pair, pair, [40, step], [step, 0]];
+            args.extend(pairs.map(Argument::scalar::<[u64; 2]>));
+            args.push(Argument::scalar([0_u32; 4]));
+            args.extend([1.0, 0.0].map(Argument::scalar::<f32>));
+            let footprint = kernel.footprint(&args).unwrap();
+            let nothing = m == 0 || n == 0;
+            for (param, rows, columns, step) in [(0, m, n, 40), (1, m, k, step), (2, k, n, step)] {
+                let mut elements = std::collections::BTreeSet::new();
+                let each = (0..batch).flat_map(|i| (0..rows).map(move |r| (i, r)));
+                for (i, r) in each.filter(|_| !nothing) {
+                    elements.extend((0..columns).map(|c| 4 * (i * step + r * row + c * column)));
+                }
+                let mut touched = std::collections::BTreeSet::new();
+                let regions = footprint.regions().iter();
+                for region in regions.filter(|region| region.param == param) {
+                    let start = region.offset_bytes.cast_unsigned();
+                    let starts = (0..region.rows).map(|r| start + r * region.pitch_bytes);
+                    starts.for_each(|at| touched.extend((at..at + region.width_bytes).step_by(4)));
+                }
+                assert_eq!(
+                    touched, elements,
+                    "{param} of {m} {n} {k} {batch} {row} {column}"
+                );
+            }
+        }
+    }
+
     /// Row strides near 2^63 wrap to a small number of elements when they are multiplied carelessly.
     #[test]
     fn sizes_that_cant_be_counted_are_refused() {
