@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::graph::Kept;
 use crate::primitive::{AtomicBool, Condvar, Mutex, Ordering};
 use crate::{RuntimeError, RuntimeResult};
-use cuda_driver::{CaptureMode, DevicePtr};
+use cuda_driver::{CaptureMode, DevicePtr, Driver};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::Cell;
@@ -103,10 +103,12 @@ impl Grave {
 
     fn free(&self, core: &DeviceCore) -> RuntimeResult<()> {
         match &self.memory {
-            &Grabbed::Device(address) => core.call_in_cleanup(|driver| {
+            &Grabbed::Device(address) => {
                 // SAFETY: every outstanding use is done, and the owner gave the memory up.
-                unsafe { driver.mem_free(core.id, address) }
-            }),
+                let free = |driver: &dyn Driver| unsafe { driver.mem_free(core.id, address) };
+                // Also where the thread could not be relaxed for good.
+                core.call_in_cleanup(|_| core.relaxed(free))
+            }
             // SAFETY: as above.
             &Grabbed::Host(HostAddress(address)) => unsafe { core.free_host(address, self.bytes) },
             // SAFETY: as above; the owner keeps the memory alive until then.
