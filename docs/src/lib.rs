@@ -71,7 +71,7 @@ mod tests {
             for path in paths.filter_map(|rest| rest.split("}}").next()) {
                 let included = std::fs::read_to_string(format!("{FOLDER}/{path}"));
                 let included = included.unwrap_or_else(|error| panic!("{path}: {error}"));
-                assert!(included.starts_with("# "), "{path} has a heading");
+                assert!(!included.trim().is_empty(), "{path} is empty");
                 // Snippets of an included file would not be run.
                 assert!(!included.contains("```rust"), "{path}");
                 found += 1;
