@@ -144,6 +144,14 @@ impl Product {
         if m == 0 || n == 0 || self.batch == 0 {
             return Ok(None);
         }
+        for factor in [self.alpha, self.beta] {
+            if !factor.addr().is_multiple_of(scale_bytes) {
+                return Err(refused!(
+                    InvalidValue,
+                    "a factor of {scale_bytes} bytes lies at {factor:p}: cuBLAS reads it at once, so it has to be aligned"
+                ));
+            }
+        }
         let factor = |from: *const c_void| {
             let mut bytes = [0; 16];
             // SAFETY: not null, so that the caller has promised a number of the scale type.
@@ -203,6 +211,24 @@ impl Checked {
     pub(crate) fn alone(mut self) -> Self {
         self.sizes[3] = 1;
         self
+    }
+
+    /// Refuses what a table of pointers must not have: the kernels of 16-bit elements, and those of TF32, read 16 bytes at a time, and
+    /// cuBLAS can't look at the pointers before it chooses one.
+    pub(crate) fn check_pointers(
+        &self,
+        settings: &Settings,
+        tables: [&[u64]; 3],
+    ) -> Result<(), Status> {
+        let fast = self.element_bytes == 2 || settings.math & 3 == 3;
+        let mut pointers = tables.into_iter().flatten();
+        match pointers.find(|pointer| fast && !pointer.is_multiple_of(16)) {
+            None => Ok(()),
+            Some(pointer) => Err(refused!(
+                InvalidValue,
+                "a matrix of a batch lies at {pointer:#x}: its kernel would end with a misaligned address"
+            )),
+        }
     }
 
     /// Launches it for C, A and B at these addresses.

@@ -44,6 +44,7 @@ fn queue_pointers(handle: cublasHandle_t, product: &Product) -> Result<(), Statu
     let arrays = [product.c.address, product.a.address, product.b.address];
     let count = product.batch as usize;
     let [c, a, b] = tables::read(&settings, capturing, arrays, count)?;
+    checked.check_pointers(&settings, [&c, &a, &b])?;
     launch_pointers(
         &state,
         &settings,

@@ -132,6 +132,9 @@ impl Blas {
     /// Whether products must give the same bits for the same operands, in the same layouts, in every run on one device and version of
     /// the provider: on whatever stream, thread and handle, alone or as one of a batch, eagerly or replayed by a graph. Off at first.
     ///
+    /// cuBLAS may choose a kernel by the alignment of addresses: with it, the operands begin at multiples of 16 bytes, as whole tensors
+    /// do, or at the same distance from one.
+    ///
     /// Providers may then be slower. One that does not [promise](MatrixProvider::is_deterministic) it is refused with
     /// [`NotDeterministic`](crate::TensorError::NotDeterministic), and nothing is queued. All other operations of this crate, the reductions
     /// included, always give the same bits, in this mode or not.

@@ -43,7 +43,8 @@ pub trait MatrixHandle: fmt::Debug + Send {
     /// libraries. The accesses of all memory live until this returns, and a completion is recorded after it.
     ///
     /// # Errors
-    /// Every status of the library but success, as [`Provider`](crate::TensorError::Provider). Nothing is queued then.
+    /// Every status of the library but success, as [`Provider`](crate::TensorError::Provider). Nothing is queued then, or of a batch
+    /// the products before the one that fails.
     fn product(
         &mut self,
         stream: &Stream,

@@ -182,7 +182,9 @@ impl CublasStatus {
     fn advice(self) -> &'static str {
         match self.0 {
             1 => "the driver does not work for it, or the context is lost",
-            3 => "no memory is left for it on the device or the host",
+            3 => {
+                "no memory is left for it on the device or the host, or its workspace is smaller than 16 KiB"
+            }
             7 => {
                 "it takes no such argument, which is a fault of Carve unless the provider was called directly"
             }

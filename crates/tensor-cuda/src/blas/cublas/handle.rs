@@ -13,6 +13,12 @@ use cuda_runtime::{RuntimeError, Session, Stream, StreamId};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
+/// What addresses in a table of pointers must be multiples of. The library can't look at them when it chooses a kernel, and takes one
+/// that reads 16 bytes at a time, of 16-bit elements and on tensor cores.
+///
+/// Source: cuBLAS documentation, `cublasGemmBatchedEx`.
+const ALIGNMENT: u64 = 16;
+
 /// A handle, what it is set to, and its tables of pointers.
 #[derive(Debug)]
 pub(super) struct CublasHandle {
@@ -95,6 +101,18 @@ impl CublasHandle {
         }
     }
 
+    /// Queues products of matrices at these addresses one after the other.
+    #[track_caller]
+    fn queue_each(
+        &mut self,
+        stream: &Stream,
+        form: &Form,
+        mut each: impl Iterator<Item = [DevicePtr; 3]>,
+        workspace: (DevicePtr, usize),
+    ) -> TensorResult<()> {
+        each.try_for_each(|at| self.queue(stream, form, &Memory::Matrices(at), workspace))
+    }
+
     /// Sets the handle to a stream and a workspace: what differs from before. The function that failed and its status, or no name.
     ///
     /// # Safety
@@ -147,10 +165,15 @@ impl MatrixHandle for CublasHandle {
         workspace: DeviceSliceMut<'_, u8>,
     ) -> TensorResult<()> {
         let form = Form::of(&self.provider, product)?;
-        let operands = [product.a.memory, product.b.memory, product.c.memory];
-        let memory = Memory::Matrices(operands.map(address));
+        let operands = [product.a.memory, product.b.memory, product.c.memory].map(address);
         let workspace = (workspace.address(), workspace.bytes());
-        self.queue(stream, &form, &memory, workspace)
+        match product.deterministic && product.batch > 1 {
+            true => {
+                let each = (0..product.batch).map(|i| form.at(operands, i));
+                self.queue_each(stream, &form.alone(), each, workspace)
+            }
+            false => self.queue(stream, &form, &Memory::Matrices(operands), workspace),
+        }
     }
 
     #[track_caller]
@@ -164,6 +187,11 @@ impl MatrixHandle for CublasHandle {
         let form = Form::of(&self.provider, product)?;
         let whole = workspace.as_slice_mut();
         let workspace = (whole.address(), whole.bytes());
+        let matrices = memory.iter().map(|matrices| matrices.map(address));
+        let aligned = |address: DevicePtr| address.0.is_multiple_of(ALIGNMENT);
+        if product.deterministic || !matrices.clone().all(|each| each.map(aligned) == [true; 3]) {
+            return self.queue_each(stream, &form, matrices, workspace);
+        }
         // One array after the other, as the library takes them.
         let pointers: Vec<u64> = (0..3)
             .flat_map(|which| {

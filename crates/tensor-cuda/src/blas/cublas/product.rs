@@ -55,7 +55,7 @@ impl Form {
             b,
             beta,
             c,
-            // Every product is.
+            // Every single product is.
             deterministic: _,
         } = *product;
         let (data, compute) = types(element, provider.math());
@@ -95,6 +95,33 @@ impl Form {
                 leading: [a.leading, b.leading, c.leading],
                 batch,
             },
+        })
+    }
+
+    /// One of the products alone.
+    pub(super) fn alone(self) -> Self {
+        let told = ProductSizes {
+            batch: 1,
+            ..self.told
+        };
+        Self {
+            count: 1,
+            told,
+            ..self
+        }
+    }
+
+    /// Where the matrices of product `i` are, when those of the first one are at `first`.
+    pub(super) fn at(&self, first: [DevicePtr; 3], i: usize) -> [DevicePtr; 3] {
+        let bytes = match self.data {
+            cudaDataType_t::R_16F | cudaDataType_t::R_16BF => 2,
+            cudaDataType_t::R_32F => 4,
+            cudaDataType_t::R_64F | cudaDataType_t::C_32F => 8,
+            _ => 16,
+        };
+        std::array::from_fn(|which| {
+            let elements = self.steps[which].cast_unsigned() * i as u64;
+            DevicePtr(first[which].0 + elements * bytes)
         })
     }
 

@@ -48,9 +48,14 @@ pub enum MathMode {
 /// # }
 /// ```
 ///
-/// Each handle has a workspace of its own, set after the stream, and no operation adds in an order that changes: so results are the
-/// same in every run with the same library, device, settings and operands, whether [`Blas::set_deterministic`](crate::Blas::set_deterministic) asks for
-/// that or not.
+/// Each handle has a workspace of its own, set after the stream, and no operation adds in an order that changes: so a call gives the same
+/// results in every run with the same library, device, settings and operands. A batch may be computed by other kernels than its products
+/// alone: where [`Blas::set_deterministic`](crate::Blas::set_deterministic) asks for the same bits, its products are called one after the
+/// other, and slower. The library may choose a kernel by the alignment of addresses, too: views are the same operands there only if they
+/// begin at addresses of the same alignment, up to 16 bytes, as all whole tensors do.
+///
+/// A batch of which a matrix begins at no multiple of 16 bytes is called one after the other, too: the library needs that of batches of
+/// matrices that lie anywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Cublas {
     library: &'static Library,
@@ -196,7 +201,7 @@ impl CublasBuilder {
         self
     }
 
-    /// Bytes of each handle's workspace: a multiple of 256 is best. At first 32 MiB from Hopper on, and 4 MiB before, as NVIDIA
+    /// Bytes of each handle's workspace: a multiple of 256 is best, and less than 16 KiB can make products fail. At first 32 MiB from Hopper on, and 4 MiB before, as NVIDIA
     /// recommends. Another size can have other algorithms chosen, and so give other roundings.
     #[must_use]
     pub fn workspace_bytes(mut self, bytes: usize) -> Self {
@@ -236,7 +241,7 @@ impl MatrixProvider for Cublas {
     }
 
     fn is_deterministic(&self) -> bool {
-        // Whatever the settings: each handle has a workspace of its own, and sums are not atomic.
+        // Whatever the settings: each handle has a workspace of its own, sums are not atomic, and batches are taken apart.
         true
     }
 

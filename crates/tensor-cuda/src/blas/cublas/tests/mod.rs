@@ -1,6 +1,7 @@
 //! On the emulated driver and the library that stands in for cuBLAS there: `cargo xtask test-gpu --emulated`. Elsewhere these tests say
 //! that they did nothing.
 
+mod batches;
 mod double;
 mod finding;
 mod handles;
