@@ -29,6 +29,9 @@ pub(crate) struct Shares<T: Last> {
 /// A value that nobody else refers to, where references can be made. Dropping it drops the value.
 pub(crate) struct Sole<T>(Place<T>);
 
+/// References at most that are made in one step. So many that are forgotten never make the number wrap unseen.
+const MOST: usize = isize::MAX as usize >> 16;
+
 struct Place<T> {
     inner: NonNull<Inner<T>>,
     owns: PhantomData<Inner<T>>,
@@ -64,12 +67,18 @@ impl<T> Place<T> {
 
     #[inline]
     fn add(self, count: usize) {
+        check(count);
         let before = self.inner().references.fetch_add(count, Ordering::Relaxed);
         if before > isize::MAX as usize {
             // As `std::sync::Arc` does: so many were forgotten that the number would wrap.
             std::process::abort();
         }
     }
+}
+
+#[inline]
+fn check(count: usize) {
+    assert!(count <= MOST, "{count} handles at a time: at most {MOST}");
 }
 
 impl<T: Last> Place<T> {
@@ -134,8 +143,12 @@ impl<T: Last> Counted<T> {
     }
 
     /// `count` references more, in one step; without a locked operation when this is the only one now.
+    ///
+    /// # Panics
+    /// For more than [`MOST`].
     #[inline]
     pub(crate) fn share(&mut self, count: usize) -> Shares<T> {
+        check(count);
         let place = self.0;
         match self.references() {
             // Nobody can change it meanwhile.
@@ -262,6 +275,7 @@ impl<T: Last> fmt::Debug for Shares<T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 
@@ -332,5 +346,33 @@ mod tests {
         let last = Counted::first(value(4)).into_sole();
         assert!(last.is_ok_and(|last| last.alive.as_ref() == &()));
         assert_eq!(counts(), (2, 0));
+    }
+
+    /// A number that would wrap is refused, before anything is counted.
+    #[test]
+    fn more_references_than_can_be_counted_are_refused() {
+        let (ended, alive) = (Arc::new(AtomicUsize::new(0)), Arc::new(()));
+        let mut one = Counted::first(Sole::new(Value {
+            number: 1,
+            ended: ended.clone(),
+            alive,
+        }));
+        for others in 0..2 {
+            let held: Vec<_> = (0..others).map(|_| one.clone()).collect();
+            for count in [MOST + 1, usize::MAX] {
+                let refused = catch_unwind(AssertUnwindSafe(|| std::mem::forget(one.share(count))));
+                assert!(refused.is_err());
+                let refused = catch_unwind(AssertUnwindSafe(|| {
+                    std::mem::forget(Counted::share_of(&one, count));
+                }));
+                assert!(refused.is_err());
+            }
+            assert_eq!(one.references(), 1 + others);
+            drop(held);
+        }
+        let many = one.share(MOST);
+        assert_eq!(one.references(), 1 + MOST);
+        drop(many);
+        assert_eq!((one.references(), ended.load(Ordering::Relaxed)), (1, 0));
     }
 }

@@ -109,6 +109,9 @@ impl Stream {
     }
 
     /// So many clones, counted in one step.
+    ///
+    /// # Panics
+    /// For 2<sup>47</sup> or more, which are not counted.
     #[inline]
     #[must_use]
     pub fn clones(&self, count: usize) -> Streams<'_> {
@@ -193,6 +196,9 @@ impl Stream {
     ///
     /// # Errors
     /// As for [`record`](Self::record).
+    ///
+    /// # Panics
+    /// As for [`clones`](Self::clones).
     #[track_caller]
     #[inline]
     pub fn record_for(&self, handles: usize) -> RuntimeResult<Handles> {
@@ -215,6 +221,9 @@ impl Stream {
     ///
     /// # Errors
     /// As for [`record`](Self::record).
+    ///
+    /// # Panics
+    /// As for [`clones`](Self::clones).
     #[track_caller]
     #[inline]
     pub fn record_eager_for(&self, handles: usize) -> RuntimeResult<Option<Handles>> {
