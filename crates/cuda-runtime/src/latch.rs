@@ -3,6 +3,9 @@
 //! Taking it is one locked operation, and giving it back is a plain store: half of what other locks cost. The price is paid by
 //! those who wait: the store does not tell whether somebody went to sleep at that very moment, so a sleeper looks again by
 //! itself after a millisecond. Nearly always it is woken before.
+//!
+//! Whoever comes at the right moment gets it before those who were woken. So that nobody is passed over for ever, it is handed on to who
+//! has waited for a millisecond.
 
 use crate::primitive::{AtomicBool, AtomicUsize, Fault, Ordering, faulty};
 use std::cell::UnsafeCell;
@@ -88,9 +91,10 @@ impl<T> Drop for LatchGuard<'_, T> {
             true => Ordering::Relaxed,
             false => Ordering::Release,
         };
-        self.latch.held.store(false, order);
-        if cfg!(loom) || self.latch.asleep.load(Ordering::Relaxed) > 0 {
-            self.latch.bed.wake_one();
+        let give_back = || self.latch.held.store(false, order);
+        match cfg!(loom) || self.latch.asleep.load(Ordering::Relaxed) > 0 {
+            true => self.latch.bed.hand_on(give_back),
+            false => give_back(),
         }
     }
 }
@@ -131,84 +135,82 @@ impl<T: fmt::Debug> fmt::Debug for LatchGuard<'_, T> {
     }
 }
 
-#[cfg(not(loom))]
 mod bed {
     //! Waiting, awake and asleep.
 
-    use parking_lot::{Condvar, Mutex};
-    use std::time::Duration;
+    use crate::primitive::{Condvar, Mutex};
+    use std::mem;
+    use std::time::{Duration, Instant};
 
     /// Looks while the owner may run on another processor.
     const SPINS: usize = 100;
     /// Further looks, each after others had the processor: the owner may have lost it.
     const YIELDS: usize = 10;
-    /// After which a sleeper looks by itself.
+    /// After which a sleeper looks by itself, and is passed over no more.
     const LOOK: Duration = Duration::from_millis(1);
 
     #[derive(Default)]
     pub(super) struct Bed {
-        asleep: Mutex<()>,
+        sleepers: Mutex<Sleepers>,
         woken: Condvar,
     }
 
+    #[derive(Default)]
+    struct Sleepers {
+        /// Number of those who have waited for long.
+        patient: usize,
+        /// Whether the latch stays held, for whichever of those looks first.
+        handed: bool,
+    }
+
     /// Looks for a while; whether that was enough.
-    pub(super) fn doze(mut done: impl FnMut() -> bool) -> bool {
+    pub(super) fn doze(mut hold: impl FnMut() -> bool) -> bool {
+        if cfg!(loom) {
+            // To loom a thread that looks again and again never comes to an end.
+            return hold();
+        }
         (0..SPINS + YIELDS).any(|turn| {
             match turn {
                 ..SPINS => std::hint::spin_loop(),
                 _ => std::thread::yield_now(),
             }
-            done()
+            hold()
         })
     }
 
     impl Bed {
-        pub(super) fn sleep_until(&self, mut done: impl FnMut() -> bool) {
-            let mut asleep = self.asleep.lock();
-            while !done() {
-                self.woken.wait_for(&mut asleep, LOOK);
+        /// Sleeps until the latch is handed on, or the caller gets hold of it.
+        pub(super) fn sleep_until(&self, mut hold: impl FnMut() -> bool) {
+            let (begun, mut patient) = (Instant::now(), false);
+            let mut sleepers = self.sleepers.lock();
+            while !(hold() || patient && mem::take(&mut sleepers.handed)) {
+                // In models, which know no time, at once.
+                if !patient && (cfg!(loom) || begun.elapsed() >= LOOK) {
+                    patient = true;
+                    sleepers.patient += 1;
+                }
+                self.woken.wait_for(&mut sleepers, LOOK);
             }
+            sleepers.patient -= usize::from(patient);
         }
 
+        /// Gives the latch back, or leaves it to one who has waited for long, who is asleep here until then.
         #[cold]
-        pub(super) fn wake_one(&self) {
+        pub(super) fn hand_on(&self, give_back: impl FnOnce()) {
             // Whoever is about to sleep does so first.
-            drop(self.asleep.lock());
-            self.woken.notify_one();
-        }
-    }
-}
-
-#[cfg(loom)]
-mod bed {
-    //! For loom, to which a thread that looks again and again never comes to an end: whoever waits sleeps, and is always
-    //! woken.
-
-    use loom::sync::{Condvar, Mutex};
-
-    pub(super) struct Bed(Mutex<()>, Condvar);
-
-    impl Default for Bed {
-        fn default() -> Self {
-            Self(Mutex::new(()), Condvar::new())
-        }
-    }
-
-    pub(super) fn doze(mut done: impl FnMut() -> bool) -> bool {
-        done()
-    }
-
-    impl Bed {
-        pub(super) fn sleep_until(&self, mut done: impl FnMut() -> bool) {
-            let mut asleep = self.0.lock().unwrap();
-            while !done() {
-                asleep = self.1.wait(asleep).unwrap();
+            let mut sleepers = self.sleepers.lock();
+            if sleepers.patient > 0 {
+                sleepers.handed = true;
+                self.woken.notify_all();
+            } else {
+                give_back();
+                self.woken.notify_one();
             }
         }
 
-        pub(super) fn wake_one(&self) {
-            drop(self.0.lock().unwrap());
-            self.1.notify_one();
+        #[cfg(all(test, not(loom)))]
+        pub(super) fn patient(&self) -> usize {
+            self.sleepers.lock().patient
         }
     }
 }
@@ -266,5 +268,26 @@ mod tests {
         sleepers.into_iter().for_each(|it| it.join().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(10));
         assert_eq!(latch.asleep.load(Ordering::Relaxed), 0);
+    }
+
+    /// An owner who takes it again at once does not keep it from who has waited for long.
+    #[test]
+    fn a_sleeper_is_not_passed_over_for_ever() {
+        let latch = Arc::new(Latch::new(0));
+        for turn in 0..10 {
+            let held = latch.lock();
+            let sleeper = std::thread::spawn({
+                let latch = latch.clone();
+                move || *latch.lock() += 1
+            });
+            while latch.bed.patient() == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(*held, turn);
+            drop(held);
+            assert_eq!(*latch.lock(), turn + 1, "passed over");
+            sleeper.join().unwrap();
+        }
+        assert_eq!(latch.bed.patient(), 0);
     }
 }

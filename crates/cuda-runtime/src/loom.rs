@@ -324,7 +324,7 @@ fn loom_a_place_is_asked_about_while_its_stream_goes_on() {
     });
 }
 
-/// A latch lets in one at a time, who sees what the one before did.
+/// A latch lets in one at a time, who sees what the one before did, also when it is handed on.
 #[test]
 fn loom_a_latch_lets_in_one_at_a_time() {
     check(&[Fault::WeakLatch], || {
@@ -334,14 +334,14 @@ fn loom_a_latch_lets_in_one_at_a_time() {
             // SAFETY: the latch is held; loom reports it if somebody else is in.
             value.with_mut(|value| unsafe { *value += 1 });
         };
-        let other = thread::spawn({
+        let others = [(); 2].map(|()| {
             let latch = latch.clone();
-            move || add(&latch)
+            thread::spawn(move || add(&latch))
         });
         add(&latch);
-        other.join().unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
         // SAFETY: as above.
         let sum = latch.lock().with(|value| unsafe { *value });
-        assert_eq!(sum, 2);
+        assert_eq!(sum, 3);
     });
 }

@@ -105,6 +105,10 @@ pub(crate) mod modelled {
             guard.0 = Some(self.0.wait_timeout(inner, limit).unwrap().0);
         }
 
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
         }
