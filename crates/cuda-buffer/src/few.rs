@@ -114,14 +114,14 @@ impl<T> Few<T> {
         Some(self.more.swap_remove(at))
     }
 
-    /// Takes out all.
+    /// Takes out all. The first one comes last, so that the list is whole when `f` panics.
     #[inline(always)]
     pub(crate) fn drain(&mut self, mut f: impl FnMut(T)) {
+        if !self.more.is_empty() {
+            self.more.drain(..).for_each(&mut f);
+        }
         if let Some(first) = self.first.take() {
             f(first);
-            if !self.more.is_empty() {
-                self.more.drain(..).for_each(f);
-            }
         }
     }
 
@@ -146,6 +146,7 @@ impl<T> FromIterator<T> for Few<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn sorted(values: impl IntoIterator<Item = u8>) -> Vec<u8> {
         let mut values: Vec<_> = values.into_iter().collect();
@@ -192,6 +193,23 @@ mod tests {
                 prop_assert_eq!(sorted(seen), sorted(model.clone()));
                 prop_assert_eq!(sorted(few.iter().copied()), sorted(model.clone()));
             }
+        }
+    }
+
+    /// What a panic leaves is a list: empty means that there is nothing.
+    #[test]
+    fn a_panic_on_the_way_hides_nothing() {
+        for panics_at in 0..3 {
+            let mut few: Few<u8> = (0..3).collect();
+            let drained = catch_unwind(AssertUnwindSafe(|| {
+                let mut seen = 0;
+                few.drain(|_| {
+                    assert!(seen < panics_at, "on purpose");
+                    seen += 1;
+                });
+            }));
+            assert!(drained.is_err());
+            assert_eq!(few.is_empty(), few.iter().next().is_none());
         }
     }
 }
