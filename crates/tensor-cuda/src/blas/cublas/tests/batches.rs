@@ -82,8 +82,15 @@ fn deterministic_batches_are_called_one_by_one() {
             .reshaped([3, 4])
             .unwrap()
     };
+    let zero = Complex::new(0.0, 0.0);
+    // One that fails in the middle: those before it are queued, and all works after it.
+    double.fail("cublasGemmEx", 2, 15);
+    let error = gemm_batched(&stream, &mut outs, one, [matrix(0); 2], [&y; 2], zero).unwrap_err();
+    assert!(
+        error.to_string().contains("for 1 product(s) of C64"),
+        "{error}"
+    );
     let made = double.products_of(|| {
-        let zero = Complex::new(0.0, 0.0);
         gemm_batched(
             &stream,
             &mut outs,

@@ -60,6 +60,28 @@ fn what_a_handle_is_set_to_is_set_when_it_changes() {
     finish(runtime, &double);
 }
 
+/// After a failure between the stream and the workspace nobody knows what the handle is set to.
+#[test]
+fn a_handle_that_was_set_in_part_is_set_anew() {
+    let Some(double) = Double::find() else { return };
+    let runtime = runtime();
+    let device = runtime.default_device();
+    Blas::of(device).set_handles(1);
+    let streams = device.streams().acquire_many(2).unwrap();
+    let a = CudaTensor::full(&streams[0], [4, 4], 1.0_f32).unwrap();
+    let mut c = CudaTensor::<f32, 2>::uninitialized(device, [4, 4]).unwrap();
+    assign_product(&streams[0], &mut c, &a, &a).unwrap();
+    double.fail("cublasSetWorkspace_v2", 1, 7);
+    assign_product(&streams[1], &mut c, &a, &a).unwrap_err();
+    let before = double.calls("cublasSetStream_v2");
+    // Where it was set last without a failure, and is not any more.
+    assign_product(&streams[0], &mut c, &a, &a).unwrap();
+    assert_eq!(double.calls("cublasSetStream_v2") - before, 1);
+    assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((4, 4), 4.0));
+    drop((a, c, streams));
+    finish(runtime, &double);
+}
+
 /// Every function fails once, in products of each kind: the error says which and for what, nothing is queued, and all works after it.
 #[test]
 fn every_status_is_an_error_and_nothing_is_lost() {
