@@ -4,8 +4,8 @@ use crate::Outcome;
 use crate::bench::Bench;
 use cuda_driver::DevicePtr;
 use cudarc::cublas::sys::{
-    self, cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasOperation_t, cublasStatus_t,
-    cudaDataType,
+    self, cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasMath_t, cublasOperation_t,
+    cublasStatus_t, cudaDataType,
 };
 use half::{bf16, f16};
 use std::ffi::{c_int, c_void};
@@ -70,6 +70,12 @@ impl Bare {
         // SAFETY: the memory has this size, and the handle alone uses it.
         check("cublasSetWorkspace", unsafe {
             sys::cublasSetWorkspace_v2(handle, memory, WORKSPACE_BYTES)
+        })?;
+        // As Carve's: else sums of 16-bit elements may be rounded to 16 bits, which is other work.
+        let mode = cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+        // SAFETY: nobody else has the handle.
+        check("cublasSetMathMode", unsafe {
+            sys::cublasSetMathMode(handle, mode)
         })?;
         Ok(Self { handle, workspace })
     }

@@ -17,9 +17,7 @@ const LARGE: usize = 2048;
 
 pub(crate) fn run(bench: &Bench, table: &mut Table) -> Outcome {
     let provider = Blas::of(bench.device()).provider()?;
-    let provider = format!("{provider:?}");
-    let name = provider.split_whitespace().next().unwrap_or_default();
-    table.note(format!("Carve's products are by {name}"));
+    table.note(format!("Carve's products are by {}", provider.name()));
     let bare = Bare::open(bench);
     if let Ok(bare) = &bare {
         table.note(format!("bare cuBLAS is {}", bare.version()?));
