@@ -188,7 +188,9 @@ impl CublasStatus {
             7 => {
                 "it takes no such argument, which is a fault of Carve unless the provider was called directly"
             }
-            8 => "the device is too old for it",
+            8 => {
+                "the device is too old for it: cuBLAS 13 needs compute capability 7.5; name a cuBLAS 12 by CARVE_CUBLAS"
+            }
             13 => {
                 "its kernel did not start; earlier work may have failed, or a kernel was first used in a capture: run the step once before"
             }
