@@ -1,8 +1,9 @@
 //! Running the Rust model of a kernel on the bytes behind its operands, without ever aliasing them.
 //!
 //! Operands that overlap nothing that is written get the memory itself, cut from the allocations by splitting.
-//! Operands that share bytes with a written one get a copy of what was there before the launch; what they write is
-//! carried back afterwards, only where the footprint says so. Bytes that a launch declares as written and not read are
+//! Operands that share bytes with a written one, and operands with gaps, get a copy of what was there before the launch;
+//! what they write is carried back afterwards. Both only where the footprint says so: a model that reads elsewhere
+//! gets poison, and what it writes there is lost. Bytes that a launch declares as written and not read are
 //! poisoned first, so that a model which reads its output, or leaves part of it unwritten, shows it.
 
 use crate::backing::{Backing, POISON};
@@ -15,6 +16,7 @@ use crate::sim::Sim;
 use crate::work::{Body, Span, Work};
 use cuda_driver::{Arguments, ErrorCode, ModelError, ModelLaunch, ModelMemory};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Where an operand's bytes come from.
 enum Source {
@@ -75,8 +77,11 @@ impl Sim {
                     let mut copy = Backing::poisoned(len, span.range.start as usize);
                     if let Some(place) = place {
                         let (_, base, backing) = &taken[place];
-                        copy.as_mut_slice()
-                            .copy_from_slice(&backing.as_slice()[within(span, *base)]);
+                        let own = work.touches.iter().filter(|touch| touch.span == index);
+                        for range in own.map(|touch| &touch.range) {
+                            copy.as_mut_slice()[within(range, span.range.start)]
+                                .copy_from_slice(&backing.as_slice()[within(range, *base)]);
+                        }
                     }
                     copies.push(copy);
                     Source::Copied(copies.len() - 1)
@@ -96,7 +101,7 @@ impl Sim {
                 }
                 Source::Copied(copy) => (copies[copy].as_mut_slice(), span.range.start),
             };
-            bytes[(range.start - start) as usize..(range.end - start) as usize].fill(POISON);
+            bytes[within(range, start)].fill(POISON);
         }
 
         let outcome = {
@@ -186,8 +191,8 @@ impl Sim {
     }
 }
 
-fn within(span: &Span, base: u64) -> std::ops::Range<usize> {
-    (span.range.start - base) as usize..(span.range.end - base) as usize
+fn within(range: &Range<u64>, base: u64) -> Range<usize> {
+    (range.start - base) as usize..(range.end - base) as usize
 }
 
 fn as_memory(bytes: &mut [u8], writes: bool) -> ModelMemory<'_> {
@@ -198,10 +203,10 @@ fn as_memory(bytes: &mut [u8], writes: bool) -> ModelMemory<'_> {
     }
 }
 
-/// Whether an operand gets a copy: it has gaps and is written, or it shares bytes with another that is written.
+/// Whether an operand gets a copy: it has gaps, or it shares bytes with another of which one is written.
 fn needs_copy(work: &Work, ids: &[Option<AllocationId>], index: usize) -> bool {
     let span = &work.spans[index];
-    if span.writes && !span.whole {
+    if !span.whole {
         return true;
     }
     work.spans.iter().enumerate().any(|(other_index, other)| {
@@ -239,8 +244,9 @@ fn hand_out<'m>(
         } else {
             let group: &'m [u8] = group;
             for span in &spans[..=count] {
-                memory[span.param] =
-                    Some(ModelMemory::Read(&group[within(span, first.range.start)]));
+                memory[span.param] = Some(ModelMemory::Read(
+                    &group[within(&span.range, first.range.start)],
+                ));
             }
         }
         (rest, at) = (after, end);
@@ -262,11 +268,7 @@ fn carry_back(
         };
         let (_, base, backing) = &mut taken[place];
         let start = work.spans[touch.span].range.start;
-        let (range, base) = (&touch.range, *base);
-        backing.as_mut_slice()[(range.start - base) as usize..(range.end - base) as usize]
-            .copy_from_slice(
-                &copies[*copy].as_slice()
-                    [(range.start - start) as usize..(range.end - start) as usize],
-            );
+        backing.as_mut_slice()[within(&touch.range, *base)]
+            .copy_from_slice(&copies[*copy].as_slice()[within(&touch.range, start)]);
     }
 }

@@ -98,6 +98,29 @@ fn sloppy_model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
+/// Declares that it reads the first value of each of two rows of `n` values and the last value of all, and copies them all.
+fn ends_footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+    let pitch_bytes = 4 * u64::from(args.scalar::<u32>(0)?);
+    touched.contiguous(1, Access::Write, 2 * pitch_bytes);
+    for (offset_bytes, rows) in [(0, 2), (2 * pitch_bytes as i64 - 4, 1)] {
+        touched.region(Region {
+            param: 2,
+            access: Access::Read,
+            offset_bytes,
+            width_bytes: 4,
+            pitch_bytes,
+            rows,
+        });
+    }
+    Some(())
+}
+
+fn ends_model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+    let x = launch.take_read::<u32>(2)?;
+    launch.take_write::<u32>(1)?.copy_from_slice(x);
+    Ok(())
+}
+
 fn fail_footprint(_: &Arguments<'_>, _: &mut Footprint) -> Option<()> {
     Some(())
 }
@@ -139,7 +162,7 @@ const INOUT: Param = Param::pointer::<u32>(Access::ReadWrite);
 
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one promise for all")]
 // SAFETY: there are no images that could differ from the models.
-static KERNELS: [KernelDeclaration; 9] = unsafe {
+static KERNELS: [KernelDeclaration; 10] = unsafe {
     [
         KernelDeclaration::new("add", &[U32, OUT, IN, IN], add_footprint, add_model),
         KernelDeclaration::new("step", &[U32, U32, INOUT], step_footprint, step_model),
@@ -159,6 +182,7 @@ static KERNELS: [KernelDeclaration; 9] = unsafe {
             fail_model,
         ),
         KernelDeclaration::new("panic", &[], fail_footprint, panic_model),
+        KernelDeclaration::new("ends", &[U32, OUT, IN], ends_footprint, ends_model),
         KernelDeclaration::new("calling", &[], fail_footprint, calling_model),
     ]
 };
@@ -174,7 +198,7 @@ pub(crate) struct Gpu {
     pub(crate) sim: SimDriver,
     pub(crate) device: DeviceId,
     pub(crate) module: cuda_driver::RawModule,
-    functions: [RawFunction; 6],
+    functions: [RawFunction; 7],
 }
 
 /// The schedules that most tests run under.
@@ -196,7 +220,7 @@ impl Gpu {
     /// A device of a simulation.
     pub(crate) fn on(sim: SimDriver, device: DeviceId) -> Self {
         let module = sim.module_load(device, &MODULE).unwrap();
-        let functions = ["add", "step", "column", "both", "fail", "sloppy"]
+        let functions = ["add", "step", "column", "both", "fail", "sloppy", "ends"]
             .map(|name| sim.module_function(device, module, name).unwrap());
         let gpu = Self {
             sim,
@@ -406,6 +430,16 @@ impl Gpu {
     pub(crate) fn sloppy(&self, stream: RawStream, x: DevicePtr, n: u32) {
         self.launch(5, stream, &[Argument::scalar(n), Argument::Pointer(x)])
             .unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn ends(&self, stream: RawStream, out: DevicePtr, x: DevicePtr, n: u32) {
+        let args = [
+            Argument::scalar(n),
+            Argument::Pointer(out),
+            Argument::Pointer(x),
+        ];
+        self.launch(6, stream, &args).unwrap();
     }
 
     #[track_caller]

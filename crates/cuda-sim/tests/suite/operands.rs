@@ -33,6 +33,24 @@ fn outputs_hold_poison_before_the_launch() {
     gpu.clean();
 }
 
+/// What lies between the bytes that a launch declares as read is poison to it: a model that reads there shows it, whether the
+/// operand lies apart or is the output as well.
+#[test]
+fn inputs_hold_poison_where_none_was_declared() {
+    let gpu = Gpu::seeded(0);
+    let (a, x, y) = (gpu.stream(), gpu.alloc(4 * 8), gpu.alloc(4 * 8));
+    gpu.fill(a, x, 1, 8);
+    gpu.ends(a, y, x, 4);
+    gpu.ends(a, x, x, 4);
+    gpu.synchronize(a);
+    let undeclared = u32::MAX;
+    let row = [1, undeclared, undeclared];
+    let expected = [&row[..], &[undeclared], &row, &[1]].concat();
+    assert_eq!(gpu.read(y, 8), expected);
+    assert_eq!(gpu.read(x, 8), expected);
+    gpu.clean();
+}
+
 /// A launch that writes rows of a matrix leaves the rest of it alone.
 #[test]
 fn outputs_are_not_inputs() {
