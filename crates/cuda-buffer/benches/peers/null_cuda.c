@@ -1,6 +1,7 @@
 /* A driver library that does nothing: every call is counted and succeeds at once. It answers what a program asks before
  * it has a context: one device, which has memory pools. The numbers of its functions are in calls.h. */
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -24,6 +25,10 @@ uint64_t null_calls(unsigned at, const char **name) {
     *name = names[at];
     return __atomic_load_n(&counts[at], __ATOMIC_RELAXED);
 }
+
+/* Whether the device is said to have work left. */
+static int busy;
+void null_busy(int is) { __atomic_store_n(&busy, is, __ATOMIC_RELAXED); }
 
 #define COUNT(name) __atomic_fetch_add(&counts[INDEX_##name], 1, __ATOMIC_RELAXED)
 #define HANDLE (void *)__atomic_add_fetch(&last, 256, __ATOMIC_RELAXED)
@@ -59,3 +64,16 @@ int cuCtxGetCurrent(void **out) { COUNT(cuCtxGetCurrent); *out = current; return
 int cuDeviceGet(int *out) { COUNT(cuDeviceGet); *out = 0; return 0; }
 int cuDeviceGetAttribute(int *out) { COUNT(cuDeviceGetAttribute); *out = 1; return 0; }
 int cuDeviceGetCount(int *out) { COUNT(cuDeviceGetCount); *out = 1; return 0; }
+
+#define READY(name) int name(void) { COUNT(name); return __atomic_load_n(&busy, __ATOMIC_RELAXED) ? 600 : 0; }
+READY(cuStreamQuery)
+READY(cuEventQuery)
+int cuStreamIsCapturing(void *stream, int *out) { COUNT(cuStreamIsCapturing); *out = 0; return 0; }
+int cuMemHostAlloc(void **out, size_t bytes) { COUNT(cuMemHostAlloc); *out = malloc(bytes); return 0; }
+int cuMemHostGetDevicePointer_v2(void **out, void *host) { COUNT(cuMemHostGetDevicePointer_v2); *out = host; return 0; }
+/* The work before it is done by then, whatever is said. */
+int cuStreamWriteValue32_v2(void *stream, uint32_t *at, uint32_t value) {
+    COUNT(cuStreamWriteValue32_v2);
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
+    return 0;
+}
