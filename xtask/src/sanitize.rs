@@ -3,8 +3,8 @@
 //!
 //! The sanitizers need nightly. ThreadSanitizer also needs `rust-src`: it takes the synchronisation
 //! of an uninstrumented standard library for races, so that is built along with the tests. The
-//! memory core of `space-array` can do without: its locks and counts of owners have stand-ins that
-//! are compiled with it.
+//! memory core of `space-array` and `async-value` can do without: their locks and counts of owners
+//! have stand-ins that are compiled with them.
 //! valgrind sees what AddressSanitizer does not: decisions that depend on bytes nobody wrote, and
 //! leaks, which tests of the crates with a device make on purpose.
 
@@ -76,7 +76,7 @@ impl Sanitizer {
                 Some("needs nightly: rustup toolchain install nightly --profile minimal")
             }
             Self::Thread if !toolchain::nightly_has("rust-src") => Some(
-                "needs the standard library's source: \
+                "needs the standard library's source, for all but the parts named here: \
                  rustup component add rust-src --toolchain nightly",
             ),
             Self::Valgrind if toolchain::first_line("valgrind --version").is_none() => {
@@ -124,14 +124,40 @@ impl Sanitizer {
     }
 }
 
-/// The stress test of the memory core of arrays under ThreadSanitizer, with the stand-ins for what
-/// the standard library does out of its sight.
-fn memory_core(host: &str) -> Invocation {
-    let folder = workspace::target_folder().join("sanitize/memory-core");
+/// A test that runs under ThreadSanitizer without the source of the standard library, since its
+/// crate has stand-ins for what that does out of the sanitizer's sight.
+struct Visible {
+    what: &'static str,
+    package: &'static str,
+    test: &'static str,
+}
+
+const VISIBLE: [Visible; 2] = [
+    Visible {
+        what: "memory of arrays",
+        package: "space-array",
+        test: "stress",
+    },
+    Visible {
+        what: "asynchronous values",
+        package: "async-value",
+        test: "races",
+    },
+];
+
+impl Visible {
+    fn title(&self) -> String {
+        format!("{}, {}", Sanitizer::Thread.title(), self.what)
+    }
+}
+
+fn visible(part: &Visible, host: &str) -> Invocation {
+    let folder = workspace::target_folder().join("sanitize/visible");
     let known = workspace::root().join("xtask/tsan-suppressions.txt");
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Zshare-generics=n \
                  --cfg carve_tsan";
-    Invocation::new("cargo +nightly test -p space-array --test stress")
+    Invocation::new("cargo +nightly test")
+        .args(["-p", part.package, "--test", part.test])
         .args(["--target", host, "--", "--test-threads=1"])
         .env("RUSTFLAGS", flags)
         .env("TSAN_OPTIONS", format!("suppressions={}", known.display()))
@@ -160,7 +186,13 @@ pub(crate) fn run(wanted: &[Sanitizer]) -> Result<(), Failure> {
         }
     }
     if wanted.contains(&Sanitizer::Thread) && toolchain::nightly().is_some() {
-        report.command("thread sanitizer, memory of arrays", &memory_core(&host))?;
+        for part in VISIBLE {
+            report.command(&part.title(), &visible(&part, &host))?;
+        }
+        report.skip(
+            "executors of other crates, under ThreadSanitizer without rust-src",
+            "tokio, smol and futures take locks and counts of the standard library",
+        );
     }
     report.skip(
         "compile-fail tests",
@@ -217,10 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_core_is_built_with_what_the_sanitizer_sees() {
-        let line = memory_core("x86_64-unknown-linux-gnu").to_string();
-        assert!(line.contains("--cfg carve_tsan"), "{line}");
-        assert!(!line.contains("build-std"), "{line}");
+    fn parts_with_stand_ins_are_built_with_what_the_sanitizer_sees() {
+        for part in VISIBLE {
+            let line = visible(&part, "x86_64-unknown-linux-gnu").to_string();
+            assert!(line.contains("--cfg carve_tsan"), "{line}");
+            assert!(!line.contains("build-std"), "{line}");
+            let test = format!("crates/{}/tests/{}.rs", part.package, part.test);
+            assert!(workspace::root().join(&test).exists(), "{test}");
+        }
         assert!(
             workspace::root()
                 .join("xtask/tsan-suppressions.txt")

@@ -1,11 +1,11 @@
 //! Tasks that run as one piece.
 
 use crate::epochs::Epochs;
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::task::TaskInfo;
 use crate::{AsyncError, Spawn, Task};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// An executor that keeps its tasks, to be polled in the order in which they were queued, without waiting in between: for what must
@@ -45,7 +45,7 @@ impl Batch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Task>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// How many tasks have not ended.

@@ -3,10 +3,10 @@
 use crate::dump::Dump;
 use crate::entries::Key;
 use crate::queue::Queue;
+use crate::sync::{Arc, Wake, waker};
 use crate::{AsyncError, task};
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Wake for Unpark {
 
 /// A waker for a thread that parks.
 pub(crate) fn thread_waker() -> Waker {
-    Waker::from(Arc::new(Unpark(std::thread::current())))
+    waker(Arc::new(Unpark(std::thread::current())))
 }
 
 /// Polls a ticket, of `key` in `queue`, until it is ready.
@@ -55,7 +55,7 @@ pub(crate) fn wait<F: Future>(
         match dump.circle() {
             [] => circle = None,
             found if circle.as_deref() == Some(found) => {
-                return Err(AsyncError::Stalled(Arc::new(dump)));
+                return Err(AsyncError::stalled(dump));
             }
             found => circle = Some(found.to_vec()),
         }

@@ -1,8 +1,7 @@
 //! A value together with the queue of its accesses.
 
 use crate::queue::Queue;
-use crate::sync::{Counted, Mutex, lock};
-use std::sync::Arc;
+use crate::sync::{Arc, Counted, Mutex, lock};
 
 /// The value, shared by the tickets and guards.
 ///

@@ -4,11 +4,11 @@ use crate::Failure;
 use crate::entries::{Key, State};
 use crate::epochs::Kind;
 use crate::queue::Queue;
+use crate::sync::Arc;
 use crate::task::TaskInfo;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 /// Who waits for whom, at one moment: tasks, the values that they wait for, and the tasks that these come after.
 ///

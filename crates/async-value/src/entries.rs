@@ -1,8 +1,8 @@
 //! The tickets of one value, at numbers that stay theirs until they end.
 
+use crate::sync::Arc;
 use crate::task::TaskInfo;
 use std::panic::Location;
-use std::sync::Arc;
 use std::task::Waker;
 
 /// A ticket's entry. It is the ticket's alone until the ticket ends.

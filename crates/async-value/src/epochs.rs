@@ -2,11 +2,11 @@
 
 use crate::Failure;
 use crate::entries::{Entries, Entry, Key, State};
+use crate::sync::Arc;
 use crate::task::TaskInfo;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::panic::Location;
-use std::sync::Arc;
 use std::task::Waker;
 
 /// Who is to be woken, after the lock is gone.

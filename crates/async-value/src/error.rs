@@ -59,3 +59,9 @@ pub enum AsyncError {
     #[error("nothing can go on\n{0}")]
     Stalled(Arc<Dump>),
 }
+
+impl AsyncError {
+    pub(crate) fn stalled(dump: Dump) -> Self {
+        Self::Stalled(Arc::new(dump))
+    }
+}

@@ -1,10 +1,10 @@
 //! What a reader gets in place of a value, and where it began.
 
+use crate::sync::Arc;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 /// Why a value was not written: the operation that should have written it, where that was asked for, and the cause.
 ///

@@ -3,12 +3,11 @@
 use crate::cell::Shared;
 use crate::entries::Key;
 use crate::epochs::Outcome;
-use crate::sync::Counted;
+use crate::sync::{Arc, Counted};
 use crate::{AsyncError, Failure};
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
-use std::sync::Arc;
 
 /// A value to be read. Later writers wait until it is dropped.
 #[must_use = "a guard that is dropped at once reads nothing"]

@@ -42,12 +42,14 @@
 //! # Modules
 //!
 //! - the value: [`Async`] (`value`), [`Read`] and [`Write`] (`ticket`), [`ReadGuard`] and [`WriteGuard`] (`guard`), `cell` holds the
-//!   value, `queue` the untyped `epochs` with their `entries`, `sync` is std or loom;
+//!   value, `queue` the untyped `epochs` with their `entries`, `sync` is std, or what loom or ThreadSanitizer sees;
 //! - tasks: [`spawn`] and [`Limited`] (`spawn`), [`Task`] (`task`), [`SeededExecutor`] (`seeded`), [`Batch`], `executors` for those of
 //!   other crates, `permits`, `blocking`, [`all`];
 //! - what goes wrong: [`AsyncError`] (`error`), [`Failure`], [`Dump`].
 
 #![forbid(unsafe_code)]
+// Counts that are not of std, as `self`: runs under ThreadSanitizer are of nightly.
+#![cfg_attr(carve_tsan, feature(arbitrary_self_types))]
 
 mod all;
 mod batch;

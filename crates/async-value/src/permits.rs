@@ -1,10 +1,9 @@
 //! Permits that are handed out first come, first served.
 
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A number of permits. Who asks while others wait is not served before them.

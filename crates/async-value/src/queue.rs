@@ -2,12 +2,11 @@
 
 use crate::entries::Key;
 use crate::epochs::{Ended, Epochs, Outcome};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, lock};
 use crate::task;
 use crate::{AsyncError, Cause, Failure};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 pub(crate) struct Queue {

@@ -2,6 +2,7 @@
 
 use crate::blocking::thread_waker;
 use crate::dump::Dump;
+use crate::sync::{Arc, Mutex, MutexGuard, Wake, Weak, lock, reach, waker};
 use crate::task::TaskInfo;
 use crate::{AsyncError, Spawn, Task};
 use std::collections::BTreeMap;
@@ -9,8 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// An executor on one thread that picks the next of the tasks which can go on as its seed says. The same seed gives the same
 /// order, as long as nothing outside of it wakes tasks.
@@ -53,7 +53,7 @@ struct Place {
 
 impl Parked {
     fn lock(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.place)
     }
 }
 
@@ -63,7 +63,7 @@ pub struct TaskId(u64);
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -130,7 +130,7 @@ impl SeededExecutor {
             place.task.take()
         };
         let Some(mut task) = taken else { return };
-        let waker = Waker::from(parked.clone());
+        let waker = waker(parked.clone());
         let mut context = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut task).poll(&mut context)));
         if matches!(polled, Ok(Poll::Pending)) {
@@ -159,7 +159,7 @@ impl SeededExecutor {
         if self.is_empty() {
             return Ok(());
         }
-        Err(AsyncError::Stalled(Arc::new(self.dump())))
+        Err(AsyncError::stalled(self.dump()))
     }
 
     /// Runs `future` and the tasks until the future is ready; tasks may be left. When nothing can go on, it waits on this thread
@@ -185,7 +185,7 @@ impl SeededExecutor {
             now: AtomicBool::new(true),
             thread: thread_waker(),
         });
-        let waker = Waker::from(woken.clone());
+        let waker = waker(woken.clone());
         loop {
             let mut state = self.0.lock();
             let others = state.ready.len();
@@ -215,7 +215,7 @@ impl SeededExecutor {
                 let dump = Dump::of([], tasks);
                 if !dump.circle.is_empty() {
                     self.stop(&woken.thread);
-                    return Err(AsyncError::Stalled(Arc::new(dump)));
+                    return Err(AsyncError::stalled(dump));
                 }
                 std::thread::park();
             }
@@ -315,7 +315,7 @@ impl Spawn for SeededExecutor {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = reach(&mut self.state);
         state.ready.clear();
         // A task that waits for itself keeps its waker, and so itself. Those that this wakes find their executor gone.
         for (_, parked) in std::mem::take(&mut state.tasks) {

@@ -1,11 +1,11 @@
 //! Handing operations to an executor.
 
 use crate::permits::{Permit, Permits};
+use crate::sync::{Arc, Mutex, lock};
 use crate::task::{TaskInfo, TaskResult};
 use crate::{Async, AsyncError, Task};
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// What runs tasks. It is implemented for closures, so that any executor is one line away:
 ///
@@ -212,11 +212,7 @@ impl<S: Spawn> Spawn for Admitted<'_, S> {
 
     /// The place that was kept, the first time.
     fn admit(&self) -> Result<Admission, AsyncError> {
-        let kept = self
-            .permit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let kept = lock(&self.permit).take();
         kept.map_or_else(|| self.limited.admit(), |permit| Ok(Admission(permit)))
     }
 }

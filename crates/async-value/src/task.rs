@@ -4,6 +4,7 @@ use crate::entries::Key;
 use crate::epochs::Outcome;
 use crate::permits::Permit;
 use crate::queue::Queue;
+use crate::sync::{Arc, Mutex, MutexGuard, Weak, lock};
 use crate::{AsyncError, Cause, Failure};
 use std::cell::RefCell;
 use std::error::Error;
@@ -11,7 +12,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 /// What the future of a task returns. `?` turns every error into a [`TaskError`].
@@ -80,8 +80,8 @@ impl TaskInfo {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waits> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waits> {
+        lock(&self.waits)
     }
 
     pub(crate) fn begin_poll(&self) {

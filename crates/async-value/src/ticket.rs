@@ -3,11 +3,11 @@
 use crate::cell::Shared;
 use crate::entries::Key;
 use crate::epochs::Outcome;
+use crate::sync::Arc;
 use crate::{AsyncError, Failure, ReadGuard, WriteGuard, blocking};
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A place in the order of accesses, before its turn.

@@ -2,10 +2,10 @@
 
 use crate::cell::Shared;
 use crate::dump::Dump;
+use crate::sync::Arc;
 use crate::{AsyncError, Read, ReadGuard, Spawn, Write, WriteGuard, spawn};
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 /// A value whose writer may not have run yet.
 ///
