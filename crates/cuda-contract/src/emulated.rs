@@ -12,11 +12,16 @@ fn function<F: Copy>(name: &CStr) -> Option<F> {
     Some(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
+/// Whether the driver is the emulated one.
+#[must_use]
+pub fn is_there() -> bool {
+    driver_function(c"carve_sim_calls", 11_070).is_some()
+}
+
 /// Whether the library is in null mode.
 #[must_use]
 pub fn is_null() -> bool {
-    std::env::var("CARVE_SIM_NULL").as_deref() == Ok("1")
-        && driver_function(c"carve_sim_calls", 11_070).is_some()
+    std::env::var("CARVE_SIM_NULL").as_deref() == Ok("1") && is_there()
 }
 
 /// Every function of the driver with how often it was called so far; empty on a real driver.

@@ -11,10 +11,33 @@ use cuda_driver::{DeviceProperties, ErrorCode};
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+/// Compute capabilities of the devices, such as `7.0,9.0`; 9.0 unless set.
+const CAPABILITY: &str = "CARVE_SIM_CAPABILITY";
+
 fn properties(device: CUdevice) -> Result<DeviceProperties, ErrorCode> {
     let library = library()?;
     let device = library.device(device)?;
-    library.driver().device_properties(device).map_err(code)
+    let mut properties = library.driver().device_properties(device).map_err(code)?;
+    if let Some(capability) = capability(device.0) {
+        properties.compute_capability = capability;
+    }
+    Ok(properties)
+}
+
+/// The compute capability that the environment gives the device of this number; of a shorter list, the last one.
+fn capability(device: u32) -> Option<(u32, u32)> {
+    let list = std::env::var(CAPABILITY).ok()?;
+    let words: Vec<_> = list.split(',').collect();
+    let word = words.get(device as usize).or(words.last())?;
+    let numbers = word.trim().split_once('.');
+    let numbers =
+        numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    if numbers.is_none() {
+        eprintln!(
+            "emulated libcuda: {CAPABILITY} has `{word}`, which is no capability such as 9.0; it is ignored"
+        );
+    }
+    numbers
 }
 
 /// The attributes that the simulation knows, by number; 0 for those that it lacks.

@@ -91,7 +91,7 @@ pub use blas::{
 #[cfg(feature = "cuda")]
 pub use blas::{
     Cublas, CublasBuilder, CublasError, CublasStatus, CublasVersion, FailedCall, MathMode,
-    ProductSizes, TriedPlace,
+    ProductSizes, TriedFile, TriedPlace,
 };
 pub use cuda_buffer as buffer;
 pub use dynamic::DynTensor;

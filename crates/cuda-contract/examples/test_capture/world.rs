@@ -263,7 +263,10 @@ fn cublas(device: &Device) -> Outcome<Option<Arc<Cublas>>> {
     if device.driver().is_simulated() {
         return Ok(None);
     }
-    match Cublas::builder().workspace_bytes(WORKSPACE_BYTES).open() {
+    match Cublas::builder()
+        .workspace_bytes(WORKSPACE_BYTES)
+        .open(device)
+    {
         Ok(cublas) => Ok(Some(Arc::new(cublas))),
         Err(error) if error.is_absence() => Ok(None),
         Err(error) => Err(error.into()),

@@ -108,13 +108,13 @@ impl Blas {
         }
     }
 
-    /// The provider: the one that was set; or else, on hardware, cuBLAS where there is one (`Cublas::find`), and [`HostBlas`] where
+    /// The provider: the one that was set; or else, on hardware, cuBLAS where there is one for the device (`Cublas::find`), and [`HostBlas`] where
     /// there is none and on simulated devices.
     ///
     /// # Errors
     /// On hardware, when cuBLAS was found and can't be used, or when the path that was set for it does not lead to one.
     pub fn provider(&self) -> TensorResult<Arc<dyn MatrixProvider>> {
-        provider(&mut self.state.pool.lock(), &self.device)
+        self.state.provider(&self.device)
     }
 
     /// Uses another provider from the next product on. Handles of the earlier one are given up when they are free.
@@ -237,20 +237,11 @@ impl Blas {
     }
 }
 
-fn provider(pool: &mut Pool, device: &Device) -> TensorResult<Arc<dyn MatrixProvider>> {
-    if let Some(provider) = &pool.provider {
-        return Ok(provider.clone());
-    }
-    let found = found(device)?;
-    pool.provider = Some(found.clone());
-    Ok(found)
-}
-
 /// The provider of a device for which none was set.
 fn found(device: &Device) -> TensorResult<Arc<dyn MatrixProvider>> {
     #[cfg(feature = "cuda")]
     if !device.driver().is_simulated() {
-        match super::cublas::Cublas::find() {
+        match super::cublas::Cublas::find(device) {
             Ok(cublas) => return Ok(Arc::new(cublas)),
             // The plain kernel is right, too. What is there and does not work is an error, not a reason to be slow.
             Err(error) if error.is_absence() => {}
@@ -300,6 +291,15 @@ impl State {
         state
     }
 
+    /// The provider. One that has to be looked for is loaded without the lock, which others need meanwhile.
+    fn provider(&self, device: &Device) -> TensorResult<Arc<dyn MatrixProvider>> {
+        if let Some(provider) = &self.pool.lock().provider {
+            return Ok(provider.clone());
+        }
+        let found = found(device)?;
+        Ok(self.pool.lock().provider.get_or_insert(found).clone())
+    }
+
     pub(super) fn is_deterministic(&self) -> bool {
         self.deterministic.load(Ordering::Relaxed)
     }
@@ -331,14 +331,17 @@ impl State {
                 }
                 Some(at) => return Ok(pool.idle.remove(at)),
                 None => {
-                    let provider = provider(&mut pool, stream.device())?;
                     pool.made += 1;
-                    (provider, pool.generation)
+                    (pool.provider.clone(), pool.generation)
                 }
             }
         };
-        self.counters.handles_made.fetch_add(1, Ordering::Relaxed);
-        let open = || open(stream.device(), provider, generation);
+        let device = stream.device();
+        let open = || {
+            let provider = provider.map_or_else(|| self.provider(device), Ok)?;
+            self.counters.handles_made.fetch_add(1, Ordering::Relaxed);
+            open(device, provider, generation)
+        };
         let opened = match capturing {
             false => open(),
             true => workspace::beside_capture(open),

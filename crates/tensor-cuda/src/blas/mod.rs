@@ -15,7 +15,7 @@ mod workspace;
 #[cfg(feature = "cuda")]
 pub use cublas::{
     Cublas, CublasBuilder, CublasError, CublasStatus, CublasVersion, FailedCall, MathMode,
-    ProductSizes, TriedPlace,
+    ProductSizes, TriedFile, TriedPlace,
 };
 pub use handle::{Blas, BlasCounts};
 pub use host::HostBlas;

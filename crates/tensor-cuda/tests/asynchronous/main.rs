@@ -30,14 +30,17 @@ fn runtime(seed: u64, devices: u32, streams: usize) -> Runtime {
     runtime
 }
 
-/// Makes workspaces of cuBLAS small, where the loader finds a driver and cuBLAS: an emulated driver fills whatever is allocated.
+/// Makes workspaces of cuBLAS small, where products go through the emulated one: its driver fills whatever is allocated.
 fn small_workspaces(runtime: &Runtime) {
     #[cfg(feature = "cuda")]
-    if runtime.simulation().is_none()
-        && let Ok(cublas) = tensor_cuda::Cublas::builder().workspace_bytes(4096).open()
-    {
+    if runtime.simulation().is_none() && cuda_contract::emulated::is_there() {
         for device in runtime.devices() {
-            tensor_cuda::Blas::of(device).set_provider(Arc::new(cublas));
+            if let Ok(cublas) = tensor_cuda::Cublas::builder()
+                .workspace_bytes(4096)
+                .open(device)
+            {
+                tensor_cuda::Blas::of(device).set_provider(Arc::new(cublas));
+            }
         }
     }
     let _ = runtime;

@@ -28,18 +28,18 @@ pub(crate) fn setup(seed: u64) -> Setup {
     Setup { runtime, stream }
 }
 
-/// Makes workspaces of cuBLAS small, where products go through it: the emulated driver fills whatever is allocated.
+/// Makes workspaces of cuBLAS small, where products go through the emulated one: its driver fills whatever is allocated.
 #[cfg(feature = "cuda")]
 pub(crate) fn small_workspaces(runtime: &Runtime) {
-    let small = || tensor_cuda::Cublas::builder().workspace_bytes(4096).open();
-    let hardware = runtime.simulation().is_none();
-    if let Some(small) = hardware
-        .then(small)
-        .and_then(Result::ok)
-        .map(std::sync::Arc::new)
-    {
-        for device in runtime.devices() {
-            tensor_cuda::Blas::of(device).set_provider(small.clone());
+    if runtime.simulation().is_some() || !cuda_contract::emulated::is_there() {
+        return;
+    }
+    for device in runtime.devices() {
+        if let Ok(small) = tensor_cuda::Cublas::builder()
+            .workspace_bytes(4096)
+            .open(device)
+        {
+            tensor_cuda::Blas::of(device).set_provider(std::sync::Arc::new(small));
         }
     }
 }

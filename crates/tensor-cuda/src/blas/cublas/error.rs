@@ -13,12 +13,19 @@ use std::path::PathBuf;
 pub enum CublasError {
     /// None of the places has one that can be used.
     #[error(
-        "no cuBLAS that can be used was found; set CARVE_CUBLAS to the path of libcublas.so.12 or libcublas.so.13, or to nothing to do \
-         without. Tried:{}",
-        told(.tried)
+        "no cuBLAS was found that {device}, of compute capability {}.{}, can use with a driver for CUDA {}.{}; {}",
+        .capability.0, .capability.1, .driver / 1000, .driver % 1000 / 10, told(.names, .tried)
     )]
     NotFound {
-        /// Where it was looked for, in order.
+        /// The device that it is for.
+        device: DeviceId,
+        /// Its compute capability.
+        capability: (u32, u32),
+        /// What the driver supports, as 1000 times CUDA's major version plus 10 times its minor one.
+        driver: u32,
+        /// Names of libraries that could be used, the one that is preferred first.
+        names: Vec<String>,
+        /// Where it was looked for, in order; nowhere when `CARVE_CUBLAS` is set to nothing.
         tried: Vec<TriedPlace>,
     },
     /// There is no such file, or it can't be loaded.
@@ -59,6 +66,27 @@ pub enum CublasError {
         /// What the driver supports, as 1000 times CUDA's major version plus 10 times its minor one.
         driver: u32,
     },
+    /// The library does not support devices as old as this one.
+    #[error(
+        "{} is cuBLAS {version}, which needs compute capability {}.{}, and {device} has {}.{}: {}",
+        .path.display(), .needed.0, .needed.1, .capability.0, .capability.1,
+        match .version.major > 12 {
+            true => "install cuBLAS 12, or name one by CARVE_CUBLAS",
+            false => "no cuBLAS that is known here can be used; set CARVE_CUBLAS to nothing to do without",
+        }
+    )]
+    DeviceTooOld {
+        /// The library.
+        path: PathBuf,
+        /// Its version, or the first one that its name can mean.
+        version: Version,
+        /// The device.
+        device: DeviceId,
+        /// Its compute capability, major and minor.
+        capability: (u32, u32),
+        /// The compute capability that the library needs at least.
+        needed: (u32, u32),
+    },
     /// The library lacks a function.
     #[error("{} has no function {function}: is it cuBLAS?", .path.display())]
     MissingFunction {
@@ -86,7 +114,10 @@ impl CublasError {
     #[must_use]
     pub fn is_absence(&self) -> bool {
         match self {
-            Self::NotFound { tried } => tried.iter().all(|tried| tried.problem.is_none()),
+            Self::NotFound { tried, .. } => {
+                let mut files = tried.iter().flat_map(|place| &place.files);
+                files.all(|file| file.problem.is_none())
+            }
             Self::Driver(error) => error.is_absence(),
             _ => false,
         }
@@ -99,19 +130,44 @@ impl CublasError {
 pub struct TriedPlace {
     /// What kind of place it is, with its path.
     pub place: String,
+    /// The files that were looked at, in order.
+    pub files: Vec<TriedFile>,
+}
+
+/// A file that may have been cuBLAS.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TriedFile {
+    /// Its path, or a name for the loader.
+    pub path: PathBuf,
     /// What is wrong with the library there; `None` when there is none.
     pub problem: Option<Box<CublasError>>,
 }
 
-fn told(tried: &[TriedPlace]) -> String {
+fn told(names: &[String], tried: &[TriedPlace]) -> String {
     if tried.is_empty() {
-        return " nothing, since it is set to nothing".to_owned();
+        return "it was not looked for, since CARVE_CUBLAS is set to nothing".to_owned();
     }
-    let line = |TriedPlace { place, problem }: &TriedPlace| match problem {
-        Some(problem) => format!("\n  {place}: {problem}"),
-        None => format!("\n  {place}: it is not there"),
+    let advice = match names {
+        [] => "there is none that could be: set CARVE_CUBLAS to nothing to do without".to_owned(),
+        names => format!(
+            "install one, or set CARVE_CUBLAS to the path of {}, or to nothing to do without",
+            names.join(" or ")
+        ),
     };
-    tried.iter().map(line).collect()
+    let line = |TriedPlace { place, files }: &TriedPlace| {
+        let file = |TriedFile { path, problem }: &TriedFile| match problem {
+            Some(problem) => problem.to_string(),
+            None => {
+                let name = path.file_name().unwrap_or(path.as_os_str());
+                format!("no {}", name.to_string_lossy())
+            }
+        };
+        let files: Vec<_> = files.iter().map(file).collect();
+        format!("\n  {place}: {}", files.join("; "))
+    };
+    let lines: String = tried.iter().map(line).collect();
+    format!("{advice}. Looked at:{lines}")
 }
 
 /// A call of cuBLAS that returned a status other than success.
@@ -189,7 +245,7 @@ impl CublasStatus {
                 "it takes no such argument, which is a fault of Carve unless the provider was called directly"
             }
             8 => {
-                "the device is too old for it: cuBLAS 13 needs compute capability 7.5; name a cuBLAS 12 by CARVE_CUBLAS"
+                "it has nothing for a device of this compute capability: a newer device needs a newer cuBLAS"
             }
             13 => {
                 "its kernel did not start; earlier work may have failed, or a kernel was first used in a capture: run the step once before"

@@ -3,17 +3,14 @@
 use super::calls::{
     Handles, Products32, Products64, Properties, cublasStatus_t, libraryPropertyType_t,
 };
-use super::error::{CublasError, TriedPlace};
+use super::error::{CublasError, TriedFile, TriedPlace};
+use super::needs::{Target, check_version};
 use super::owned::Idle;
-use super::places::{Candidate, Place, Surroundings};
-use cuda_driver::hardware;
+use super::places::{Candidate, Place, Surroundings, name_of};
 use parking_lot::Mutex;
 use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// The major versions whose interface is known.
-const MAJORS: std::ops::RangeInclusive<u32> = 12..=13;
 
 /// A version of cuBLAS. The first number is that of the CUDA that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,41 +49,46 @@ static LOADED: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
 
 impl Library {
     /// The library at this path, or in this folder.
-    pub(super) fn at(path: &Path) -> Result<&'static Self, CublasError> {
-        let driver = hardware::open()?.version();
+    pub(super) fn at(path: &Path, target: Target) -> Result<&'static Self, CublasError> {
         let place = Place::explicit(path);
         let alone = place.candidates.len() == 1;
-        match try_place(&place, driver) {
-            Ok(library) => Ok(library),
-            Err(Some(problem)) if alone => Err(problem),
-            Err(None) if alone => Err(CublasError::Load {
-                path: path.to_owned(),
-                reason: "there is no such file".to_owned(),
-            }),
-            Err(problem) => Err(CublasError::NotFound {
-                tried: vec![tried(place, problem)],
-            }),
+        let mut files = match try_place(&place, target) {
+            Ok(library) => return Ok(library),
+            Err(files) => files,
+        };
+        match alone.then(|| files.pop()).flatten() {
+            None => Err(not_found(target, vec![tried(place, files)])),
+            Some(file) => Err(file.problem.map_or_else(
+                || CublasError::Load {
+                    path: path.to_owned(),
+                    reason: "there is no such file".to_owned(),
+                },
+                |problem| *problem,
+            )),
         }
     }
 
     /// The first one of the places that can be used.
-    pub(super) fn search(surroundings: Surroundings<'_>) -> Result<&'static Self, CublasError> {
-        let driver = hardware::open()?.version();
+    pub(super) fn search(
+        surroundings: Surroundings<'_>,
+        target: Target,
+    ) -> Result<&'static Self, CublasError> {
         let mut all = Vec::new();
         for place in surroundings.places() {
-            match try_place(&place, driver) {
+            let files = match try_place(&place, target) {
                 Ok(library) => return Ok(library),
-                Err(None) if place.explicit => {
-                    // Who names a path wants what is there.
-                    return Err(CublasError::Load {
-                        path: place.name.into(),
-                        reason: "there is no such library".to_owned(),
-                    });
-                }
-                Err(problem) => all.push(tried(place, problem)),
+                Err(files) => files,
+            };
+            if place.explicit && files.iter().all(|file| file.problem.is_none()) {
+                // Who names a path wants what is there.
+                return Err(CublasError::Load {
+                    path: place.name.into(),
+                    reason: "there is no such library".to_owned(),
+                });
             }
+            all.push(tried(place, files));
         }
-        Err(CublasError::NotFound { tried: all })
+        Err(not_found(target, all))
     }
 
     fn load(candidate: &Candidate) -> Result<&'static Self, CublasError> {
@@ -126,52 +128,59 @@ impl Library {
     }
 }
 
-fn tried(place: Place, problem: Option<CublasError>) -> TriedPlace {
+fn tried(place: Place, files: Vec<TriedFile>) -> TriedPlace {
     TriedPlace {
         place: place.name,
-        problem: problem.map(Box::new),
+        files,
     }
 }
 
-/// The first library of a place that can be used; or the first problem, or `None` when nothing is there.
-fn try_place(place: &Place, driver: u32) -> Result<&'static Library, Option<CublasError>> {
-    let mut problem = None;
-    for candidate in &place.candidates {
-        match try_candidate(candidate, place.by_loader, driver) {
-            Ok(Some(library)) => return Ok(library),
-            Ok(None) => {}
-            Err(error) => problem = problem.or(Some(error)),
-        }
+fn not_found(target: Target, tried: Vec<TriedPlace>) -> CublasError {
+    CublasError::NotFound {
+        device: target.device,
+        capability: target.capability,
+        driver: target.driver,
+        names: target.majors().map(name_of).collect(),
+        tried,
     }
-    Err(problem)
+}
+
+/// The first library of a place that can be used, or what was looked at. Those that can't be by their names come last, so that they
+/// are not loaded where another one is there.
+fn try_place(place: &Place, target: Target) -> Result<&'static Library, Vec<TriedFile>> {
+    let fits = |candidate: &&Candidate| candidate.major.is_none_or(|major| target.takes(major));
+    let (fitting, others): (Vec<_>, Vec<_>) = place.candidates.iter().partition(fits);
+    let mut files = Vec::new();
+    for candidate in fitting.into_iter().chain(others) {
+        let problem = match try_candidate(candidate, place.by_loader, target) {
+            Ok(Some(library)) => return Ok(library),
+            Ok(None) => None,
+            Err(error) => Some(Box::new(error)),
+        };
+        let path = candidate.path.clone();
+        files.push(TriedFile { path, problem });
+    }
+    Err(files)
 }
 
 /// `None` when it is not there.
 fn try_candidate(
     candidate: &Candidate,
     by_loader: bool,
-    driver: u32,
+    target: Target,
 ) -> Result<Option<&'static Library>, CublasError> {
     let path = &candidate.path;
     if !by_loader && !path.exists() {
         return Ok(None);
     }
-    let too_new = |version: Version| version.major > driver / 1000;
-    let refuse = |version| CublasError::DriverTooOld {
-        path: path.clone(),
-        version,
-        driver,
-    };
     // Where the name tells, it need not be loaded.
     if let Some(major) = candidate.major.filter(|_| !by_loader) {
-        let version = Version {
+        let first = Version {
             major,
             minor: 0,
             patch: 0,
         };
-        if too_new(version) {
-            return Err(refuse(version));
-        }
+        target.check(path, first)?;
     }
     let library = match Library::load(candidate) {
         Err(CublasError::Load { reason, .. }) if by_loader && is_absence(path, &reason) => {
@@ -179,10 +188,8 @@ fn try_candidate(
         }
         result => result?,
     };
-    match too_new(library.version) {
-        true => Err(refuse(library.version)),
-        false => Ok(Some(library)),
-    }
+    target.check(path, library.version)?;
+    Ok(Some(library))
 }
 
 /// Whether the loader misses the library itself, and not one that it needs.
@@ -248,13 +255,4 @@ fn version(properties: &Properties, path: &Path) -> Result<Version, CublasError>
         minor: property(Property::MINOR)?,
         patch: property(Property::PATCH)?,
     })
-}
-
-fn check_version(path: &Path, version: Version) -> Result<(), CublasError> {
-    let path = path.to_owned();
-    match version.major {
-        major if major < *MAJORS.start() => Err(CublasError::TooOld { path, version }),
-        major if major > *MAJORS.end() => Err(CublasError::TooNew { path, version }),
-        _ => Ok(()),
-    }
 }

@@ -1,6 +1,6 @@
 //! Matrix products by cuBLAS, found and loaded when the program runs.
 //!
-//! `places` says where it may be, `library` loads it, `calls` declares its functions, `error` says what went wrong; `provider` is what users
+//! `places` says where it may be, `needs` which device and driver can use it, `library` loads it, `calls` declares its functions, `error` says what went wrong; `provider` is what users
 //! choose, `owned` a handle of the library, `handle` what is done with it, `product` a product as the library takes it, and `tables` where
 //! batches of pointers keep them.
 
@@ -8,6 +8,7 @@ mod calls;
 mod error;
 mod handle;
 mod library;
+mod needs;
 mod owned;
 mod places;
 mod product;
@@ -16,6 +17,6 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use error::{CublasError, CublasStatus, FailedCall, ProductSizes, TriedPlace};
+pub use error::{CublasError, CublasStatus, FailedCall, ProductSizes, TriedFile, TriedPlace};
 pub use library::Version as CublasVersion;
 pub use provider::{Cublas, CublasBuilder, MathMode};

@@ -6,6 +6,7 @@
 use super::calls::{cublasAtomicsMode_t, cublasHandle_t, cublasPointerMode_t, cublasStatus_t};
 use super::error::{CublasError, CublasStatus, FailedCall, ProductSizes};
 use super::library::Library;
+use super::needs::Target;
 use super::provider::Cublas;
 use crate::TensorResult;
 use cuda_driver::DeviceId;
@@ -80,11 +81,8 @@ impl Owned {
     /// one. It is no part of a capture that another thread has open.
     #[track_caller]
     pub(super) fn new(provider: &Cublas, device: &Device) -> TensorResult<Self> {
-        if device.driver().is_simulated() {
-            let device = device.id();
-            return Err(CublasError::Simulated { device }.into());
-        }
         let library = provider.library();
+        Target::of(device)?.check(&library.path, library.version)?;
         let raw = match library.idle.take(device.id()) {
             Some(raw) => raw,
             None => create(library, device)?,

@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 pub(super) const VARIABLE: &str = "CARVE_CUBLAS";
 
 /// Names of the library with the major version that each means, the one to prefer first.
-pub(super) const NAMES: [(&str, Option<u32>); 2] =
+const NAMES: [(&str, Option<u32>); 2] =
     [("libcublas.so.13", Some(13)), ("libcublas.so.12", Some(12))];
+
+/// The name of a library of this major version.
+pub(super) fn name_of(major: u32) -> String {
+    format!("libcublas.so.{major}")
+}
 
 /// The name in the folder of a toolkit, which does not tell the version.
 const UNVERSIONED: (&str, Option<u32>) = ("libcublas.so", None);

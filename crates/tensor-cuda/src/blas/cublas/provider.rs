@@ -4,16 +4,24 @@ use super::calls::cublasMath_t;
 use super::error::CublasError;
 use super::handle::CublasHandle;
 use super::library::{Library, Version};
+use super::needs::Target;
 use super::owned::Owned;
 use super::places::Surroundings;
 use crate::TensorResult;
 use crate::blas::{MatrixHandle, MatrixProvider};
+use cuda_driver::DeviceId;
 use cuda_runtime::Device;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-/// Bytes of a workspace that NVIDIA recommends: from Hopper on, and before.
+/// Bytes of a workspace: from compute capability 9.0 on, Hopper and Blackwell, and before.
+///
+/// Source: cuBLAS documentation (13.0), the table of recommended sizes at `cublasSetWorkspace`.
 const WORKSPACE_BYTES: (usize, usize) = (32 << 20, 4 << 20);
+
+/// What was found for a device, once that is known.
+type Found = Arc<OnceLock<Result<Cublas, CublasError>>>;
 
 /// How products of `f32` and of its complex numbers are computed; and whether algorithms may be chosen by their speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,12 +46,13 @@ pub enum MathMode {
 /// # let runtime = cuda_runtime::Runtime::builder().build()?;
 /// use tensor_cuda::{Blas, Cublas, MathMode};
 ///
+/// let device = runtime.default_device();
 /// let cublas = Cublas::builder()
 ///     .path("/opt/cuda-12.8/lib64")
 ///     .math(MathMode::Tf32)
-///     .open()?;
+///     .open(device)?;
 /// println!("{} from {}", cublas.version(), cublas.path().display());
-/// Blas::of(runtime.default_device()).set_provider(std::sync::Arc::new(cublas));
+/// Blas::of(device).set_provider(std::sync::Arc::new(cublas));
 /// # Ok(())
 /// # }
 /// ```
@@ -89,7 +98,7 @@ pub struct CublasBuilder {
 }
 
 impl Cublas {
-    /// The cuBLAS of this process, in full precision. It is looked for once.
+    /// The cuBLAS for `device`, in full precision. It is looked for once for each device.
     ///
     /// These places are tried, each for version 13 and then 12:
     ///
@@ -100,11 +109,28 @@ impl Cublas {
     /// 4. Python wheels (`nvidia-cublas`, `nvidia-cublas-cu12`) of the environment that is active, of the `python3` on the path, and of
     ///    the user.
     ///
+    /// A version that the device or the driver is too old for is passed over: 13 needs compute capability 7.5 and a driver for CUDA
+    /// 13, 12 needs 5.0 and a driver for CUDA 12. So devices of one process can use two versions.
+    ///
     /// # Errors
-    /// [`CublasError::NotFound`] with what was wrong in each place; [`CublasError::Driver`].
-    pub fn find() -> Result<Self, CublasError> {
-        static FOUND: OnceLock<Result<Cublas, CublasError>> = OnceLock::new();
-        FOUND.get_or_init(|| Self::builder().open()).clone()
+    /// [`CublasError::NotFound`] with every file that was looked at, and what was wrong with it; [`CublasError::Driver`];
+    /// [`CublasError::Simulated`].
+    pub fn find(device: &Device) -> Result<Self, CublasError> {
+        static FOUND: Mutex<Vec<(DeviceId, Found)>> = Mutex::new(Vec::new());
+        let target = Target::of(device)?;
+        let found = {
+            let mut all = FOUND.lock();
+            match all.iter().find(|(of, _)| *of == target.device) {
+                Some((_, found)) => found.clone(),
+                None => {
+                    let found = Found::default();
+                    all.push((target.device, found.clone()));
+                    found
+                }
+            }
+        };
+        // Outside of the lock: libraries take long to load, and other devices may have theirs.
+        found.get_or_init(|| Self::builder().open(device)).clone()
     }
 
     /// Chooses which library, and how it computes.
@@ -164,6 +190,24 @@ impl Cublas {
         self.width
     }
 
+    /// A library with the settings of a builder's beginning.
+    #[cfg(test)]
+    pub(super) fn of(library: &'static Library) -> Self {
+        let CublasBuilder {
+            path: _,
+            math,
+            reduced_sums,
+            workspace_bytes,
+        } = Self::builder();
+        Self {
+            library,
+            math,
+            reduced_sums,
+            workspace_bytes,
+            width: Width::Fitting,
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn with_width(mut self, width: Width) -> Self {
         self.width = width;
@@ -201,22 +245,25 @@ impl CublasBuilder {
         self
     }
 
-    /// Bytes of each handle's workspace: a multiple of 256 is best, and less than 16 KiB can make products fail. At first 32 MiB from Hopper on, and 4 MiB before, as NVIDIA
-    /// recommends. Another size can have other algorithms chosen, and so give other roundings.
+    /// Bytes of each handle's workspace: a multiple of 256 is best, and less than 16 KiB can make products fail. At first 32 MiB from
+    /// compute capability 9.0 on, which are Hopper and Blackwell, and 4 MiB before, as NVIDIA recommends. Another size can have other
+    /// algorithms chosen, and so give other roundings.
     #[must_use]
     pub fn workspace_bytes(mut self, bytes: usize) -> Self {
         self.workspace_bytes = Some(bytes);
         self
     }
 
-    /// Loads the library: that of the path, or the first one of the places that [`Cublas::find`] names.
+    /// Loads the library for `device`: that of the path, or the first one of the places that [`Cublas::find`] names. Other devices can
+    /// use it too, where they can use its version.
     ///
     /// # Errors
-    /// [`CublasError`]: what is wrong with the library of the path, or [`CublasError::NotFound`] with what was wrong in each place.
-    pub fn open(self) -> Result<Cublas, CublasError> {
+    /// [`CublasError`]: what is wrong with the library of the path, or [`CublasError::NotFound`] with every file that was looked at.
+    pub fn open(self, device: &Device) -> Result<Cublas, CublasError> {
+        let target = Target::of(device)?;
         let library = match &self.path {
-            Some(path) => Library::at(path)?,
-            None => Library::search(Surroundings::of_process())?,
+            Some(path) => Library::at(path, target)?,
+            None => Library::search(Surroundings::of_process(), target)?,
         };
         Ok(Cublas {
             library,

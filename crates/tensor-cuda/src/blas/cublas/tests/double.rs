@@ -1,6 +1,7 @@
 //! The emulated cuBLAS: what it was called for, and failures on request.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The library that stands in for cuBLAS, for one test at a time.
@@ -9,12 +10,25 @@ pub(super) struct Double {
     _alone: MutexGuard<'static, ()>,
 }
 
+/// Makes the library at this path tell a version.
+pub(super) fn tell_version(path: &Path, version: c_int) {
+    type Version = unsafe extern "C" fn(c_int) -> c_uint;
+    // SAFETY: the library runs no code when it is opened.
+    let library = unsafe { libloading::Library::new(path) }.unwrap();
+    // SAFETY: the function has this type.
+    let tell = unsafe { library.get::<Version>(b"carve_cublas_version\0") }.unwrap();
+    // SAFETY: the function takes no pointer.
+    assert_eq!(unsafe { tell(version) }, 0);
+    // It has to stay loaded to remember.
+    std::mem::forget(library);
+}
+
 impl Double {
     /// `None` where there is none; what `CARVE_TEST_CUBLAS` asks for must be there.
     pub(super) fn find() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let emulated = cuda_driver::hardware::driver_function(c"carve_sim_calls", 11_070).is_some();
+        let emulated = cuda_contract::emulated::is_there();
         // SAFETY: the library runs no code when it is opened.
         let library = unsafe { libloading::Library::new("libcublas.so.12") };
         let double = library.ok().filter(|_| emulated).map(|library| Self {
@@ -59,10 +73,7 @@ impl Double {
     }
 
     pub(super) fn tell_version(&self, version: c_int) {
-        type Version = unsafe extern "C" fn(c_int) -> c_uint;
-        let tell = self.symbol::<Version>(c"carve_cublas_version").unwrap();
-        // SAFETY: the function takes no pointer.
-        assert_eq!(unsafe { tell(version) }, 0);
+        tell_version(Path::new("libcublas.so.12"), version);
     }
 
     pub(super) fn handles(&self) -> usize {

@@ -1,9 +1,15 @@
-//! Libraries at explicit paths: which are taken, and what is said of the others.
+//! Which libraries are taken, and what is said of the others.
 
+use super::super::library::Library;
+use super::super::needs::Target;
 use super::super::{Cublas, CublasError};
-use super::Double;
+use super::{Double, bare_runtime, double};
+use crate::blas::Blas;
+use crate::{CudaTensor, assign_product};
+use cuda_driver::DeviceId;
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A folder of this test alone.
 struct Folder(PathBuf);
@@ -18,13 +24,23 @@ impl Folder {
     /// The emulated library under another name.
     fn link(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
-        let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap();
-        let library = std::env::split_paths(&folders)
-            .map(|folder| folder.join("libcublas.so.12"))
-            .find(|library| library.exists());
-        std::os::unix::fs::symlink(library.unwrap(), &path).unwrap();
+        std::os::unix::fs::symlink(in_loaders_path("libcublas.so.12"), &path).unwrap();
         path
     }
+
+    /// The emulated library once more under this name, which loads apart from the first one and tells this version.
+    fn copy(&self, name: &str, version: c_int) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::copy(in_loaders_path("libcublas.so.12"), &path).unwrap();
+        double::tell_version(&path, version);
+        path
+    }
+}
+
+fn in_loaders_path(name: &str) -> PathBuf {
+    let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap();
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    files.find(|file| file.exists()).unwrap()
 }
 
 impl Drop for Folder {
@@ -34,7 +50,181 @@ impl Drop for Folder {
 }
 
 fn open(path: &Path) -> Result<Cublas, CublasError> {
-    Cublas::builder().path(path).open()
+    let runtime = bare_runtime();
+    let cublas = Cublas::builder().path(path);
+    cublas.open(runtime.default_device())
+}
+
+/// Each choice that a device and a driver allow, of a folder with both versions, and with one.
+#[test]
+fn device_and_driver_say_which_version_is_taken() {
+    let Some(_double) = Double::find() else {
+        return;
+    };
+    let [both, new, old] = ["both", "new", "old"].map(Folder::new);
+    for folder in [&both, &new] {
+        folder.copy("libcublas.so.13", 130_102);
+    }
+    for folder in [&both, &old] {
+        folder.copy("libcublas.so.12", 120_907);
+    }
+    let (volta, turing, hopper) = ((7, 0), (7, 5), (9, 0));
+    let taken = |folder: &Folder, driver, capability| {
+        let device = DeviceId(1);
+        let target = Target {
+            device,
+            capability,
+            driver,
+        };
+        let library = Library::at(&folder.0, target);
+        library
+            .map(|library| library.version.to_string())
+            .map_err(|error| {
+                assert!(!error.is_absence(), "{error}");
+                error.to_string()
+            })
+    };
+    for (driver, capability, expected) in [
+        (13_000, hopper, "13.1.2"),
+        (13_000, turing, "13.1.2"),
+        // The driver takes 13, and the device does not.
+        (13_000, volta, "12.9.7"),
+        // The device takes 13, and the driver does not; minor versions don't matter.
+        (12_000, hopper, "12.9.7"),
+        (12_080, volta, "12.9.7"),
+    ] {
+        assert_eq!(taken(&both, driver, capability).unwrap(), expected);
+        assert_eq!(taken(&old, driver, capability).unwrap(), "12.9.7");
+        match expected {
+            "13.1.2" => assert_eq!(taken(&new, driver, capability).unwrap(), expected),
+            _ => drop(taken(&new, driver, capability).unwrap_err()),
+        }
+    }
+    // What can't be used is told with its file, version, and what the device and the driver have.
+    let error = taken(&new, 13_000, volta).unwrap_err();
+    let file = new.0.join("libcublas.so.13");
+    for part in [
+        "no cuBLAS was found that device 1, of compute capability 7.0, can use with a driver for CUDA 13.0",
+        "CARVE_CUBLAS to the path of libcublas.so.12, or to nothing",
+        "no libcublas.so.12; no libcublas.so; ",
+        &format!(
+            "{} is cuBLAS 13.0.0, which needs compute capability 7.5, and device 1 has 7.0: install cuBLAS 12",
+            file.display()
+        ),
+    ] {
+        assert!(error.contains(part), "{part}\n{error}");
+    }
+    let error = taken(&both, 11_080, hopper).unwrap_err();
+    for part in [
+        "there is none that could be",
+        "libcublas.so.13 is cuBLAS 13.0.0, which needs a driver for CUDA 13.0",
+        "libcublas.so.12 is cuBLAS 12.0.0, which needs a driver for CUDA 12.0, and this one is for CUDA 11.8",
+    ] {
+        assert!(error.contains(part), "{part}\n{error}");
+    }
+    // A name may not tell: then the library does.
+    std::fs::rename(&file, new.0.join("libcublas.so")).unwrap();
+    let error = taken(&new, 13_000, volta).unwrap_err();
+    double::tell_version(&new.0.join("libcublas.so"), 130_102);
+    assert!(error.contains("libcublas.so is cuBLAS 1"), "{error}");
+}
+
+/// Two devices of one process use two versions, by themselves. In a process of its own, since a driver has one version.
+#[test]
+fn devices_of_one_process_use_the_versions_that_they_can() {
+    let Some(_double) = Double::find() else {
+        return;
+    };
+    let folder = Folder::new("apart");
+    for (name, library) in [
+        ("libcuda.so.1", "libcuda.so.1"),
+        ("libcublas.so.12", "libcublas.so.12"),
+    ] {
+        std::os::unix::fs::symlink(in_loaders_path(library), folder.0.join(name)).unwrap();
+    }
+    std::fs::copy(
+        in_loaders_path("libcublas.so.12"),
+        folder.0.join("libcublas.so.13"),
+    )
+    .unwrap();
+    let answer = |version: &str, capabilities: &str| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["blas::cublas::tests::finding::child", "--exact"]);
+        child.args(["--ignored", "--nocapture"]);
+        child.env("LD_LIBRARY_PATH", &folder.0);
+        child.env("CARVE_SIM_DEVICES", "2");
+        child.env("CARVE_SIM_VERSION", version);
+        child.env("CARVE_SIM_CAPABILITY", capabilities);
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let answer = text.lines().find_map(|line| line.split_once("answer: "));
+        let answer = answer.unwrap_or_else(|| panic!("{text}")).1.to_owned();
+        assert!(output.status.success(), "{text}");
+        answer
+    };
+    assert_eq!(answer("13000", "7.0,9.0"), "cuBLAS 12.8.4, cuBLAS 13.0.2");
+    assert_eq!(answer("12080", "7.0,9.0"), "cuBLAS 12.8.4, cuBLAS 12.8.4");
+    assert_eq!(answer("13000", "7.5"), "cuBLAS 13.0.2, cuBLAS 13.0.2");
+    // Where the one that is there can't be used, that is an error, and no product by other means.
+    std::fs::remove_file(folder.0.join("libcublas.so.12")).unwrap();
+    let refused = answer("13000", "6.1,9.0");
+    assert!(
+        refused.contains("libcublas.so.13 is cuBLAS 13.0.2, which needs compute capability 7.5, and device 0 has 6.1")
+            && refused.ends_with(", cuBLAS 13.0.2"),
+        "{refused}"
+    );
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child() {
+    // The copy has the other one's name within, by which the loader would take it for that.
+    // SAFETY: the library runs no code when it is opened.
+    let _first = unsafe { libloading::Library::new("libcublas.so.12") };
+    double::tell_version(Path::new("libcublas.so.13"), 130_002);
+    let runtime = bare_runtime();
+    let answers = runtime.devices().iter().map(|device| {
+        let provider = match Blas::of(device).provider() {
+            Ok(provider) => provider,
+            Err(error) => return error.to_string().replace('\n', " "),
+        };
+        let stream = device.streams().acquire().unwrap();
+        let a = CudaTensor::full(&stream, [4, 4], 2.0_f32).unwrap();
+        let mut c = CudaTensor::<f32, 2>::uninitialized(device, [4, 4]).unwrap();
+        assign_product(&stream, &mut c, &a, &a).unwrap();
+        assert_eq!(c.to_ndarray().unwrap()[[3, 3]], 16.0);
+        provider.name().to_owned()
+    });
+    let answers: Vec<_> = answers.collect();
+    println!("answer: {}", answers.join(", "));
+    assert_eq!(cuda_contract::emulated::take_reports(), 0);
+}
+
+/// A library that was opened for one device is refused by another one that is too old for it.
+#[test]
+fn a_library_for_another_device_is_refused() {
+    let Some(_double) = Double::find() else {
+        return;
+    };
+    let folder = Folder::new("other");
+    folder.copy("libcublas.so.13", 130_102);
+    let target = Target {
+        device: DeviceId(0),
+        capability: (9, 0),
+        driver: 13_000,
+    };
+    let library = Library::at(&folder.0, target).unwrap();
+    let cublas = Cublas::of(library);
+    let runtime = bare_runtime();
+    let device = runtime.default_device();
+    Blas::of(device).set_provider(std::sync::Arc::new(cublas));
+    let stream = device.streams().acquire().unwrap();
+    let a = CudaTensor::full(&stream, [4, 4], 2.0_f32).unwrap();
+    let mut c = CudaTensor::<f32, 2>::uninitialized(device, [4, 4]).unwrap();
+    let error = assign_product(&stream, &mut c, &a, &a).unwrap_err();
+    let expected =
+        "is cuBLAS 13.1.2, which needs a driver for CUDA 13.0, and this one is for CUDA 12.8";
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[test]
@@ -86,7 +276,8 @@ fn a_library_that_does_not_do_says_why() {
         error.to_string().contains("there is no such file"),
         "{error}"
     );
-    let other = open(Path::new(&driver_library())).unwrap_err();
+    // The emulated driver is a library without the functions of cuBLAS.
+    let other = open(&in_loaders_path("libcuda.so.1")).unwrap_err();
     assert!(
         other
             .to_string()
@@ -96,19 +287,12 @@ fn a_library_that_does_not_do_says_why() {
     let empty = Folder::new("empty");
     let error = open(&empty.0).unwrap_err();
     assert!(
-        error.is_absence() && error.to_string().contains("it is not there"),
+        error.is_absence()
+            && error
+                .to_string()
+                .contains("no libcublas.so.12; no libcublas.so"),
         "{error}"
     );
-}
-
-/// The emulated driver, which is a library without the functions of cuBLAS.
-fn driver_library() -> PathBuf {
-    let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap();
-    let library = std::env::split_paths(&folders).map(|folder| folder.join("libcuda.so.1"));
-    library
-        .into_iter()
-        .find(|library| library.exists())
-        .unwrap()
 }
 
 /// cuBLAS needs another library, which is taken from the folder that it is in.

@@ -186,12 +186,12 @@ fn handles_are_kept_for_the_next_and_end_on_request() {
     let stream = device.streams().acquire().unwrap();
     let a = CudaTensor::full(&stream, [4, 4], 1.0_f32).unwrap();
     let mut c = CudaTensor::<f32, 2>::uninitialized(device, [4, 4]).unwrap();
-    let (blas, cublas) = (Blas::of(device), small());
+    let (blas, cublas) = (Blas::of(device), small(device));
     let before = double.calls("cublasCreate_v2");
     let made = || double.calls("cublasCreate_v2") - before;
     for math in [MathMode::Full, MathMode::Tf32, MathMode::Full] {
         let provider = Cublas::builder().workspace_bytes(4096).math(math);
-        blas.set_provider(Arc::new(provider.open().unwrap()));
+        blas.set_provider(Arc::new(provider.open(device).unwrap()));
         assign_product(&stream, &mut c, &a, &a).unwrap();
     }
     assert_eq!((made(), double.handles()), (1, 1));

@@ -26,14 +26,15 @@ fn bare_runtime() -> Runtime {
 }
 
 /// A small workspace: the simulation fills whatever is allocated.
-fn small() -> Cublas {
-    Cublas::builder().workspace_bytes(4096).open().unwrap()
+fn small(device: &Device) -> Cublas {
+    let small = Cublas::builder().workspace_bytes(4096);
+    small.open(device).unwrap()
 }
 
 fn runtime() -> Runtime {
     let runtime = bare_runtime();
     for device in runtime.devices() {
-        set(device, small());
+        set(device, small(device));
     }
     runtime
 }
@@ -43,7 +44,7 @@ fn finish(runtime: Runtime, double: &Double) {
     let devices = runtime.devices().to_vec();
     runtime.shutdown().unwrap();
     for device in &devices {
-        small().end_idle_handles(device).unwrap();
+        small(device).end_idle_handles(device).unwrap();
     }
     assert_eq!(cuda_contract::emulated::take_reports(), 0);
     assert_eq!(double.handles(), 0);
@@ -120,7 +121,7 @@ fn every_type_and_width_of_sizes_gives_the_product() {
     ] {
         for math in [MathMode::Full, MathMode::Tf32, MathMode::Pedantic] {
             let cublas = Cublas::builder().workspace_bytes(4096).math(math);
-            let cublas = cublas.open().unwrap();
+            let cublas = cublas.open(device).unwrap();
             set(device, cublas.with_width(width));
             let made = double.products_of(|| {
                 let real = |x: f64| Complex::new(x, 0.0);
@@ -327,7 +328,7 @@ fn products_find_their_context_on_any_thread() {
 fn sizes_beyond_32_bits_are_refused_where_there_is_no_other_way() {
     let Some(double) = Double::find() else { return };
     let runtime = runtime();
-    let cublas = Cublas::find().unwrap();
+    let cublas = Cublas::find(runtime.default_device()).unwrap();
     assert_eq!(cublas.max_dim(), i64::MAX as u64);
     assert_eq!(cublas.with_width(Width::Narrow).max_dim(), i32::MAX as u64);
     assert_eq!(cublas.name(), "cuBLAS 12.8.4");
@@ -347,13 +348,19 @@ fn devices_that_are_simulated_are_refused() {
     let device = runtime.default_device();
     // They have their own provider by themselves.
     assert_eq!(Blas::of(device).provider().unwrap().name(), "host BLAS");
-    let error = Cublas::find().unwrap().open(device).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("is simulated: use `HostBlas` there"),
-        "{error}"
-    );
+    let hardware = bare_runtime();
+    let cublas = Cublas::find(hardware.default_device()).unwrap();
+    let errors = [
+        Cublas::find(device).unwrap_err().into(),
+        cublas.open(device).unwrap_err(),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(
+            text.contains("is simulated: use `HostBlas` there"),
+            "{text}"
+        );
+    }
 }
 
 #[test]
