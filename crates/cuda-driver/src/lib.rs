@@ -22,7 +22,7 @@
 //!
 //! One concept per file: [`Devices`] (`device`), [`Streams`] and [`Events`] (`stream`), [`Memory`] (`memory`),
 //! [`Copies`] (`copy`), [`Kernels`] and [`KernelDeclaration`] (`kernel`), [`LaunchConfig`] (`launch`), [`ModelLaunch`] (`model`), [`Argument`]
-//! (`argument`), [`Capture`] and [`Graphs`] (`capture`), [`CallSite`] (`site`), handles, calls and errors; `hardware`
+//! (`argument`), [`Capture`] and [`Graphs`] (`capture`), [`CallSite`] (`site`), handles, calls (counted in a `lane` per thread) and errors; `hardware`
 //! (the NVIDIA driver) and [`hardware_models`] (kernels for an emulated one).
 
 mod argument;
@@ -36,6 +36,7 @@ mod handle;
 pub mod hardware;
 pub mod hardware_models;
 mod kernel;
+mod lane;
 mod launch;
 mod memory;
 mod model;
