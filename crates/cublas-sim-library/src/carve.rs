@@ -1,4 +1,5 @@
-//! What this library has and cuBLAS has not: counts of calls, failures on demand, the version that it tells, and how many handles are alive.
+//! What this library has and cuBLAS has not: counts of calls, failures on demand, the version that it tells, when kernels are loaded, and
+//! how many handles are alive.
 
 use crate::export::{self, exports};
 use crate::handles::put;
@@ -39,6 +40,12 @@ exports! {
     /// Tells this version from now on, as 120804; 0 takes that back.
     fn carve_cublas_version(version: c_int) {
         crate::handles::tell_version(version);
+        Ok(())
+    }
+
+    /// Whether kernels that were not used yet are loaded while a capture is open, as some drivers do: 1, or 0 as at first.
+    fn carve_cublas_load_in_captures(allowed: c_uint) {
+        crate::loading::allow_in_captures(allowed != 0);
         Ok(())
     }
 

@@ -33,6 +33,7 @@ functions! {
     synchronize c"cuCtxSynchronize" ();
     load c"cuModuleLoadData" (*mut Handle, *const c_char);
     function c"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+    load_function c"cuFuncLoad" (Handle);
     launch c"cuLaunchKernel" (
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
     );

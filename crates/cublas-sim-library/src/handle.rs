@@ -1,12 +1,18 @@
 //! Handles: what each is set to, and the context that it works in.
 
 use crate::driver::{Driver, Handle, check, driver};
-use crate::kernels::{IMAGE, NAMES};
+use crate::kernels::NAMES;
+use crate::loading::{self, Batch, Kind};
 use crate::types::{Status, cublasHandle_t, refused};
-use cuda_driver::hardware_models::{entry_points, register};
 use parking_lot::{Mutex, MutexGuard};
-use std::ffi::CString;
 use std::sync::Arc;
+
+/// The kernel of arrays of pointers.
+const POINTERS: Kind = Kind {
+    model: NAMES.len() - 1,
+    operations: [0; 2],
+    batch: Batch::Pointers,
+};
 
 /// Bytes of the workspace that a handle has by itself.
 const OWN_BYTES: usize = 4096;
@@ -26,7 +32,8 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) context: Handle,
-    pub(crate) functions: Functions,
+    /// What looks at arrays of pointers, which cuBLAS has not: so it is always loaded.
+    pub(crate) pointers: Handle,
     own_workspace: u64,
     settings: Mutex<Settings>,
 }
@@ -37,46 +44,18 @@ struct Handles(usize, Vec<(usize, Arc<State>)>);
 
 static HANDLES: Mutex<Handles> = Mutex::new(Handles(0, Vec::new()));
 
-/// The kernels' functions, by [`NAMES`].
-type Functions = [Handle; NAMES.len()];
-
-/// Those of each context: loaded once, as a library's code is.
-static LOADED: Mutex<Vec<(Handle, Functions)>> = Mutex::new(Vec::new());
-
-/// The functions in the current context, which is `context`.
-fn functions(driver: &'static Driver, context: Handle) -> Result<Functions, Status> {
-    let mut loaded = LOADED.lock();
-    if let Some((_, functions)) = loaded.iter().find(|(of, _)| *of == context) {
-        return Ok(*functions);
-    }
-    // SAFETY: the function was found under this name.
-    unsafe { register(driver.register, &IMAGE) }.map_err(|_| Status::InternalError)?;
-    let text = CString::new(entry_points(IMAGE.kernels)).map_err(|_| Status::InternalError)?;
-    let mut module = 0;
-    // SAFETY: the pointers are to a number of ours and to text that ends with a zero.
-    let result = unsafe { (driver.load)(&mut module, text.as_ptr()) };
-    check(result, "cuModuleLoadData")?;
-    let mut functions = [0; NAMES.len()];
-    for (function, name) in functions.iter_mut().zip(NAMES) {
-        // SAFETY: as above.
-        let found = unsafe { (driver.function)(function, module, name.as_ptr()) };
-        check(found, "cuModuleGetFunction")?;
-    }
-    loaded.push((context, functions));
-    Ok(functions)
-}
-
 impl State {
     fn new(driver: &'static Driver) -> Result<Self, Status> {
         let context = driver.current()?;
-        let functions = functions(driver, context)?;
+        let pointers = loading::function(context, POINTERS)?;
+        loading::load(driver, pointers)?;
         let mut own_workspace = 0;
         // SAFETY: the pointer is to a number of ours.
         let allocated = unsafe { (driver.alloc)(&mut own_workspace, OWN_BYTES) };
         check(allocated, "cuMemAlloc")?;
         Ok(Self {
             context,
-            functions,
+            pointers,
             own_workspace,
             settings: Mutex::new(Settings {
                 stream: 0,

@@ -6,8 +6,8 @@
 //! that share one unordered are reported.
 //!
 //! It is stricter than cuBLAS. A handle works only in the context that it was made in, serves one thread at a time, and loses its
-//! workspace when its stream is set; a captured product needs a workspace of the program's own; the end of a handle waits for the
-//! device, which no capture allows. What a status code can't say goes to standard error.
+//! workspace when its stream is set; a captured product needs a workspace of the program's own, and a kernel that an earlier one of its
+//! kind has loaded; the end of a handle waits for the device, which no capture allows. What a status code can't say goes to standard error.
 //!
 //! `cargo xtask test-gpu --emulated` builds it and runs tensor-cuda's products with it. By hand: the library is `libcublas.so` among the
 //! build outputs; put it into the folder of the emulated driver by the name `libcublas.so.12`. `CARVE_CUBLAS_VERSION` is the version that
@@ -22,7 +22,7 @@
 //!
 //! *Interface*: `handles`, `products`, `carve` (what cuBLAS has not). *Behind it*: `export` (how a function is exported), `types`,
 //! `driver` (the functions of the process's `libcuda.so.1`), `handle` (the state), `product` (the checks and the launches), `kernels` (the
-//! models), `tables` (arrays of pointers); `signatures` is the test of the interface.
+//! models), `loading` (when they are loaded), `tables` (arrays of pointers); `signatures` is the test of the interface.
 
 #![allow(
     non_snake_case,
@@ -40,6 +40,7 @@ mod export;
 mod handle;
 mod handles;
 mod kernels;
+mod loading;
 mod product;
 mod products;
 #[cfg(all(test, feature = "cuda"))]

@@ -2,7 +2,8 @@
 
 use crate::driver::{Handle, check, driver};
 use crate::handle::{Settings, State};
-use crate::kernels::{NAMES, at};
+use crate::kernels::at;
+use crate::loading::{Batch, Kind, function};
 use crate::types::{
     Status, cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t, refused,
 };
@@ -236,8 +237,14 @@ impl Checked {
         &self,
         state: &State,
         settings: &Settings,
+        batch: Batch,
         addresses: [u64; 3],
     ) -> Result<(), Status> {
+        let kind = Kind {
+            model: self.kernel,
+            operations: self.operations,
+            batch,
+        };
         for (name, address) in ["C", "A", "B"].into_iter().zip(addresses) {
             // Without a sum A and B are not there.
             let needed = name == "C" || self.sizes[2] > 0;
@@ -249,11 +256,11 @@ impl Checked {
             }
         }
         let (workspace, bytes) = state.workspace(settings);
-        let [m, n, k, batch] = self.sizes;
+        let [m, n, k, count] = self.sizes;
         let mut pointers = [addresses[0], addresses[1], addresses[2], workspace];
         let mut pairs = [
             [m, n],
-            [k, batch],
+            [k, count],
             self.steps[0],
             self.steps[1],
             self.steps[2],
@@ -267,11 +274,8 @@ impl Checked {
         arguments.extend(pairs.iter_mut().map(|pair| from_mut(pair).cast::<c_void>()));
         arguments.push(from_mut(&mut alpha).cast());
         arguments.push(from_mut(&mut beta).cast());
-        launch(
-            state.functions[self.kernel],
-            settings.stream,
-            &mut arguments,
-        )
+        let function = function(state.context, kind)?;
+        launch(function, settings.stream, &mut arguments)
     }
 }
 
@@ -291,8 +295,7 @@ pub(crate) fn launch_pointers(
             .map(|array| from_mut(array).cast::<c_void>()),
     );
     arguments.push(from_mut(&mut rest).cast());
-    let function = state.functions[NAMES.len() - 1];
-    launch(function, settings.stream, &mut arguments)
+    launch(state.pointers, settings.stream, &mut arguments)
 }
 
 fn launch(function: Handle, stream: Handle, arguments: &mut [*mut c_void]) -> Result<(), Status> {

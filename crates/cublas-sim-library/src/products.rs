@@ -3,6 +3,7 @@
 use crate::export::exports;
 use crate::handle::find;
 use crate::kernels::checksum;
+use crate::loading::Batch;
 use crate::product::{Matrix, Product, check_capture, launch_pointers};
 use crate::tables;
 use crate::types::{
@@ -12,7 +13,7 @@ use crate::types::{
 use std::ffi::{c_int, c_longlong, c_void};
 
 /// One or more products with a step.
-fn queue(handle: cublasHandle_t, product: &Product) -> Result<(), Status> {
+fn queue(handle: cublasHandle_t, product: &Product, batch: Batch) -> Result<(), Status> {
     let state = find(handle)?;
     let settings = state.settings()?;
     let Some(checked) = product.check(&settings)? else {
@@ -20,7 +21,7 @@ fn queue(handle: cublasHandle_t, product: &Product) -> Result<(), Status> {
     };
     check_capture(&settings)?;
     let addresses = [product.c.address, product.a.address, product.b.address];
-    checked.launch(&state, &settings, addresses)
+    checked.launch(&state, &settings, batch, addresses)
 }
 
 /// Products of matrices that arrays point to.
@@ -54,7 +55,7 @@ fn queue_pointers(handle: cublasHandle_t, product: &Product) -> Result<(), Statu
     )?;
     let each = checked.alone();
     for ((c, a), b) in c.into_iter().zip(a).zip(b) {
-        each.launch(&state, &settings, [c, a, b])?;
+        each.launch(&state, &settings, Batch::Pointers, [c, a, b])?;
     }
     Ok(())
 }
@@ -118,7 +119,7 @@ macro_rules! gemm {
                     algo: cublasGemmAlgo_t,
                 ) {
                     let (a, b, c) = (matrix(A, Atype, lda, 0), matrix(B, Btype, ldb, 0), matrix(C, Ctype, ldc, 0));
-                    queue(handle, &product!(transa transb m n k alpha beta a, b, c, 1, computeType algo))
+                    queue(handle, &product!(transa transb m n k alpha beta a, b, c, 1, computeType algo), Batch::One)
                 }
 
                 fn $strided(
@@ -148,7 +149,7 @@ macro_rules! gemm {
                 ) {
                     let (a, b) = (matrix(A, Atype, lda, strideA), matrix(B, Btype, ldb, strideB));
                     let c = matrix(C, Ctype, ldc, strideC);
-                    queue(handle, &product!(transa transb m n k alpha beta a, b, c, batchCount.into(), computeType algo))
+                    queue(handle, &product!(transa transb m n k alpha beta a, b, c, batchCount.into(), computeType algo), Batch::Strided)
                 }
 
                 fn $pointers(

@@ -98,7 +98,7 @@ pub(super) enum Side {
 }
 
 /// What a product is, but for its memory and its factors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Form {
     /// m, n, k, and how many.
     pub(super) sizes: [usize; 4],

@@ -10,6 +10,7 @@ use crate::operation::Operation;
 use crate::view::{TensorView, TensorViewMut};
 use crate::{Number, TensorError, TensorResult};
 use cuda_buffer::{DeviceSliceMut, LaunchArg, Operand, ReadAccess, WriteAccess, acquire_all};
+use std::collections::HashMap;
 
 /// out = alpha a b + beta out, on one stream.
 #[derive(Clone, Copy, Debug)]
@@ -291,10 +292,7 @@ impl<T: Number> Product<'_, T> {
         accesses: &mut [Accesses<'_, T>],
         workspace: &mut WriteAccess<'_, u8>,
     ) -> TensorResult<()> {
-        let mut left: Vec<_> = forms.iter().zip(accesses).collect();
-        while let Some(&(form, _)) = left.first() {
-            let alike = left.extract_if(.., |(other, _)| *other == form);
-            let memory: Vec<_> = alike.map(|(_, accesses)| memory(form, accesses)).collect();
+        for (form, memory) in alike(forms, accesses) {
             let product = self.product(state, form, memory[0]);
             match memory.len() {
                 1 => engine.product(self.operation.stream, &product, workspace.as_slice_mut())?,
@@ -352,6 +350,28 @@ impl<T: Number> Product<'_, T> {
             deterministic: state.is_deterministic(),
         }
     }
+}
+
+/// The memory of products that differ in nothing else, in the order of the first ones.
+fn alike<'f, 'g, T>(
+    forms: &'f [Form],
+    accesses: &'g mut [Accesses<'_, T>],
+) -> Vec<(&'f Form, Vec<[Operand<'g>; 3]>)> {
+    let mut groups: Vec<(&Form, Vec<_>)> = Vec::new();
+    let mut places = HashMap::new();
+    let mut at = 0;
+    for (form, accesses) in forms.iter().zip(accesses) {
+        // Mostly it is as the one before.
+        if groups.get(at).is_none_or(|(before, _)| *before != form) {
+            at = *places.entry(form).or_insert(groups.len());
+        }
+        let memory = memory(form, accesses);
+        match groups.get_mut(at) {
+            Some((_, all)) => all.push(memory),
+            None => groups.push((form, vec![memory])),
+        }
+    }
+    groups
 }
 
 /// A, B and C as a provider takes them.

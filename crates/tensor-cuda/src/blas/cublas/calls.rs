@@ -31,7 +31,7 @@ pub(super) type cudaStream_t = *mut CUstream_st;
 macro_rules! enums {
     ($($name:ident($integer:ty) $({ $($value:ident = $number:literal,)+ })?;)*) => { $(
         #[repr(transparent)]
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub(super) struct $name(pub(super) $integer);
 
         $(impl $name {

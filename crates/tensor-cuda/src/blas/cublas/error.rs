@@ -107,6 +107,13 @@ pub enum CublasError {
     /// A call returned a status other than success.
     #[error(transparent)]
     Call(Box<FailedCall>),
+    /// A product could not be captured: cuBLAS did not find or load its kernel while a capture was open. Nothing of it is captured, and
+    /// the capture fails with this.
+    #[error(
+        "{0}. That was a trial, before the product was to be captured: some drivers load no kernel while a capture is open, so run the \
+         step once before capturing it, or start the program with CUDA_MODULE_LOADING=EAGER"
+    )]
+    NotCaptured(Box<FailedCall>),
 }
 
 impl CublasError {
@@ -248,7 +255,7 @@ impl CublasStatus {
                 "it has nothing for a device of this compute capability: a newer device needs a newer cuBLAS"
             }
             13 => {
-                "its kernel did not start; earlier work may have failed, or a kernel was first used in a capture: run the step once before"
+                "its kernel did not start: earlier work may have failed, or the kernel could not be loaded"
             }
             15 => "it does not have this product on this device",
             _ => "see the documentation of cuBLAS",

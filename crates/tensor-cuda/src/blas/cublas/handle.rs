@@ -1,16 +1,18 @@
 //! What is done with a handle: set where it queues and its scratch memory when they change, queue products.
 
-use super::calls::{CUstream_st, cublasHandle_t, cublasStatus_t};
-use super::owned::{Owned, check};
+use super::calls::cublasStatus_t;
+use super::error::CublasError;
+use super::owned::{Owned, check, failed_call};
 use super::product::{Form, Memory, address};
 use super::provider::Cublas;
+use super::setting::{Called, Setting};
 use super::tables::Tables;
+use super::trial::Trial;
 use crate::TensorResult;
 use crate::blas::{MatrixHandle, MatrixProduct};
 use cuda_buffer::{DeviceSliceMut, Operand, WriteAccess};
 use cuda_driver::{DevicePtr, RawStream};
-use cuda_runtime::{RuntimeError, Session, Stream, StreamId};
-use std::ptr::with_exposed_provenance_mut;
+use cuda_runtime::{RuntimeError, Session, Stream};
 use std::sync::Arc;
 
 /// What addresses in a table of pointers must be multiples of. The library can't look at them when it chooses a kernel, and takes one
@@ -29,13 +31,6 @@ pub(super) struct CublasHandle {
     /// The capture that keeps the handle already.
     kept_by: Option<u64>,
     tables: Tables,
-}
-
-/// Where a handle queues, and its workspace: address and bytes. Names of streams are never used again, as their addresses may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Setting {
-    stream: StreamId,
-    workspace: (DevicePtr, usize),
 }
 
 impl CublasHandle {
@@ -61,6 +56,7 @@ impl CublasHandle {
         let session = stream.session()?;
         if let Some(session) = &session {
             self.keep_for(session);
+            self.try_for(session, stream, form, memory, workspace)?;
         }
         let wanted = Setting {
             stream: stream.id(),
@@ -72,7 +68,7 @@ impl CublasHandle {
         let queue = |driver: &dyn cuda_driver::Driver, queue_on: RawStream| {
             driver.make_current(device)?;
             // SAFETY: `self` has the handle for itself, and its context is current.
-            let set = unsafe { self.set_to(raw.0, set, wanted, queue_on) };
+            let set = unsafe { wanted.change(library, raw, set, queue_on) };
             Ok(match set {
                 // SAFETY: as above; it is set to the stream and the workspace.
                 ("", _) => unsafe { form.queue(library, raw.0, memory) },
@@ -90,15 +86,57 @@ impl CublasHandle {
             Err(error) => {
                 if let Some(session) = session {
                     // Part of it may be captured: a graph must not have a hole.
-                    session.doom(&RuntimeError::Library {
-                        library: library.name,
-                        function,
-                        status: status.0 as i32,
-                    });
+                    self.doom(&session, (function, status));
                 }
                 Err(error.into())
             }
         }
+    }
+
+    /// Tries a product that is to be captured, unless one of its kind was tried before.
+    #[cold]
+    #[track_caller]
+    fn try_for(
+        &mut self,
+        session: &Session,
+        stream: &Stream,
+        form: &Form,
+        memory: &Memory,
+        workspace: (DevicePtr, usize),
+    ) -> TensorResult<()> {
+        let library = self.provider.library();
+        let trial = Trial {
+            device: stream.device(),
+            library,
+            handle: self.owned.raw(),
+            form,
+            memory,
+            workspace,
+        };
+        let called = trial.run(form.kind(self.provider.math_mode(), memory));
+        let called = called.inspect_err(|error| {
+            self.set = None;
+            session.doom(error);
+        })?;
+        let Some(called @ (function, status)) = called else {
+            return Ok(());
+        };
+        self.set = None;
+        if status == cublasStatus_t::SUCCESS {
+            return Ok(());
+        }
+        self.doom(session, called);
+        let call = failed_call(library, function, status, Some(form.told(memory)));
+        Err(CublasError::NotCaptured(Box::new(call)).into())
+    }
+
+    /// A capture that lacks a product gives no graph.
+    fn doom(&self, session: &Session, (function, status): Called) {
+        session.doom(&RuntimeError::Library {
+            library: self.provider.library().name,
+            function,
+            status: status.0 as i32,
+        });
     }
 
     /// Queues products of matrices at these addresses one after the other.
@@ -111,40 +149,6 @@ impl CublasHandle {
         workspace: (DevicePtr, usize),
     ) -> TensorResult<()> {
         each.try_for_each(|at| self.queue(stream, form, &Memory::Matrices(at), workspace))
-    }
-
-    /// Sets the handle to a stream and a workspace: what differs from before. The function that failed and its status, or no name.
-    ///
-    /// # Safety
-    /// The handle is for this thread alone, and its context is current.
-    unsafe fn set_to(
-        &self,
-        handle: cublasHandle_t,
-        before: Option<Setting>,
-        wanted: Setting,
-        stream: RawStream,
-    ) -> (&'static str, cublasStatus_t) {
-        let functions = &self.provider.library().handles;
-        let same_stream = before.is_some_and(|before| before.stream == wanted.stream);
-        if !same_stream {
-            let stream = with_exposed_provenance_mut::<CUstream_st>(stream.raw() as usize);
-            // SAFETY: the caller's promise; the stream is alive while work is queued on it.
-            let status = unsafe { (functions.cublasSetStream_v2)(handle, stream) };
-            if status != cublasStatus_t::SUCCESS {
-                return ("cublasSetStream", status);
-            }
-        }
-        // To set a stream takes the workspace away.
-        if !same_stream || before.is_none_or(|before| before.workspace != wanted.workspace) {
-            let (address, bytes) = wanted.workspace;
-            let address = with_exposed_provenance_mut(address.0 as usize);
-            // SAFETY: the caller's promise; each product that uses the memory has an access of it.
-            let status = unsafe { (functions.cublasSetWorkspace_v2)(handle, address, bytes) };
-            if status != cublasStatus_t::SUCCESS {
-                return ("cublasSetWorkspace", status);
-            }
-        }
-        ("", cublasStatus_t::SUCCESS)
     }
 
     /// Makes the graph of a capture keep the handle: what the library has with it may be part of what is replayed.

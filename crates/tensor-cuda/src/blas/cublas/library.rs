@@ -7,6 +7,7 @@ use super::error::{CublasError, TriedFile, TriedPlace};
 use super::needs::{Target, check_version};
 use super::owned::Idle;
 use super::places::{Candidate, Place, Surroundings, name_of};
+use super::trial::Trials;
 use parking_lot::Mutex;
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -42,6 +43,8 @@ pub(super) struct Library {
     pub(super) wide: Option<Products64>,
     /// Handles that nobody has.
     pub(super) idle: Idle,
+    /// Products that can be captured.
+    pub(super) trials: Trials,
 }
 
 /// Libraries by the path that they were loaded from.
@@ -122,6 +125,7 @@ impl Library {
             products,
             wide,
             idle: Idle::default(),
+            trials: Trials::default(),
         }));
         loaded.push(library);
         Ok(library)

@@ -58,22 +58,23 @@ pub(super) fn check(
     if status == cublasStatus_t::SUCCESS {
         return Ok(());
     }
-    Err(failed(library, function, status, product()))
+    let call = failed_call(library, function, status, product());
+    Err(CublasError::Call(Box::new(call)))
 }
 
 #[cold]
-fn failed(
+pub(super) fn failed_call(
     library: &'static Library,
     function: &'static str,
     status: cublasStatus_t,
     product: Option<ProductSizes>,
-) -> CublasError {
-    CublasError::Call(Box::new(FailedCall {
+) -> FailedCall {
+    FailedCall {
         function,
         library: library.name,
         status: CublasStatus(status.0),
         product,
-    }))
+    }
 }
 
 impl Owned {

@@ -1,8 +1,8 @@
 //! A product as the library takes it: addresses, types, factors, sizes.
 
 use super::calls::{
-    cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasOperation_t, cublasStatus_t,
-    cudaDataType_t,
+    cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasMath_t, cublasOperation_t,
+    cublasStatus_t, cudaDataType_t,
 };
 use super::error::ProductSizes;
 use super::library::Library;
@@ -40,6 +40,26 @@ pub(super) enum Memory {
     Matrices([DevicePtr; 3]),
     /// Arrays of so many pointers, in device memory.
     Pointers([DevicePtr; 3], i64),
+}
+
+/// What a kernel may be chosen by, beside the device and the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    operations: [cublasOperation_t; 2],
+    data: cudaDataType_t,
+    compute: cublasComputeType_t,
+    math: cublasMath_t,
+    sizes: [i64; 3],
+    leading: [i64; 3],
+    steps: [c_longlong; 3],
+    count: i64,
+    wide: bool,
+    /// Whether the matrices are behind arrays of pointers.
+    pointers: bool,
+    /// What the addresses are multiples of, up to 16 bytes.
+    aligned: [u32; 3],
+    /// Whether C is read.
+    accumulates: bool,
 }
 
 impl Form {
@@ -123,6 +143,29 @@ impl Form {
             let elements = self.steps[which].cast_unsigned() * i as u64;
             DevicePtr(first[which].0 + elements * bytes)
         })
+    }
+
+    /// What its kernel may be chosen by, with the handle's math mode.
+    pub(super) fn kind(&self, math: cublasMath_t, memory: &Memory) -> Kind {
+        let aligned = |address: DevicePtr| 1 << address.0.trailing_zeros().min(4);
+        let (pointers, aligned, count) = match *memory {
+            Memory::Matrices(addresses) => (false, addresses.map(aligned), self.count),
+            Memory::Pointers(_, count) => (true, [0; 3], count),
+        };
+        Kind {
+            operations: self.operations,
+            data: self.data,
+            compute: self.compute,
+            math,
+            sizes: self.sizes,
+            leading: self.leading,
+            steps: self.steps,
+            count,
+            wide: self.wide,
+            pointers,
+            aligned,
+            accumulates: self.beta.as_bytes().iter().any(|&byte| byte != 0),
+        }
     }
 
     /// Its sizes, for errors.

@@ -76,6 +76,14 @@ impl Double {
         tell_version(Path::new("libcublas.so.12"), version);
     }
 
+    /// Whether kernels that were not used yet are loaded while a capture is open.
+    pub(super) fn load_in_captures(&self, allowed: bool) {
+        type Allow = unsafe extern "C" fn(c_uint) -> c_uint;
+        let allow = self.symbol::<Allow>(c"carve_cublas_load_in_captures");
+        // SAFETY: the function takes no pointer.
+        assert_eq!(unsafe { allow.unwrap()(allowed.into()) }, 0);
+    }
+
     pub(super) fn handles(&self) -> usize {
         type Handles = unsafe extern "C" fn(*mut usize) -> c_uint;
         let handles = self.symbol::<Handles>(c"carve_cublas_handles").unwrap();

@@ -2,6 +2,7 @@
 //! that they did nothing.
 
 mod batches;
+mod captures;
 mod double;
 mod finding;
 mod handles;
