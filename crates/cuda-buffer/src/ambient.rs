@@ -22,7 +22,7 @@ use std::thread::LocalKey;
 /// [`CaptureViolation`](space_core::CaptureViolation).
 ///
 /// ```
-/// use cuda_buffer::{DeviceAmbient, DeviceArena, DeviceData, DeviceSlab};
+/// use cuda_buffer::{DeviceAmbient, DeviceArena, DeviceData};
 /// use cuda_runtime::Runtime;
 /// use space_core::{Space, Undef, with_space};
 ///
@@ -30,7 +30,7 @@ use std::thread::LocalKey;
 /// let runtime = Runtime::builder().build()?;
 /// let device = runtime.default_device();
 /// let stream = device.streams().acquire()?;
-/// let mut arena = DeviceArena::over(DeviceSlab::new(device, 1 << 16)?)?;
+/// let mut arena = DeviceArena::with_capacity_on(device, 1 << 16)?;
 ///
 /// let ones = with_space(&mut arena.frame(), || {
 ///     let mut ones = DeviceAmbient::bound()?.alloc(Undef::<f32, _>::new([4]))?;

@@ -6,14 +6,14 @@ use crate::domain::BASE_ALIGN;
 use crate::family::{DeviceMemory, DeviceRegion, number};
 use crate::{BufferError, BufferResult};
 use cuda_runtime::Device;
-use space_arena::Arena;
+use space_arena::{Arena, SlabOn};
 use space_core::{Keeper, Parts, Slab};
 use std::sync::Arc;
 
 /// An arena over device memory. Carves allocate nothing; each has a ledger, from a number fixed by the slab.
 ///
 /// ```
-/// use cuda_buffer::{DeviceArena, DeviceData, DeviceSlab};
+/// use cuda_buffer::{DeviceArena, DeviceData};
 /// use cuda_runtime::Runtime;
 /// use space_core::{Space, Undef};
 ///
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// let runtime = Runtime::builder().build()?;
 /// let device = runtime.default_device();
 /// let stream = device.streams().acquire()?;
-/// let mut arena = DeviceArena::over(DeviceSlab::new(device, 1 << 16)?)?;
+/// let mut arena = DeviceArena::with_capacity_on(device, 1 << 16)?;
 ///
 /// let mut frame = arena.frame();
 /// let mut kept = frame.alloc(Undef::<f32, _>::new([16, 16]))?;
@@ -51,8 +51,10 @@ impl DeviceSlab {
     /// What [`CudaBuffer::new`] returns.
     #[track_caller]
     pub fn new(device: &Device, bytes: usize) -> BufferResult<Self> {
-        Self::from_buffer(CudaBuffer::new(device, bytes)?, Self::LEDGERS)
-            .map_err(|(_, error)| error)
+        Ok(Self::from_buffer(
+            CudaBuffer::new(device, bytes)?,
+            Self::LEDGERS,
+        )?)
     }
 
     /// A slab of a buffer's memory, on which at most `ledgers` carves are alive at once. Carves come after whatever
@@ -73,6 +75,16 @@ impl DeviceSlab {
             outstanding,
             ledgers,
         )))
+    }
+}
+
+impl SlabOn for DeviceSlab {
+    type Place = Device;
+    type Error = BufferError;
+
+    #[track_caller]
+    fn slab_on(device: &Device, bytes: usize) -> BufferResult<Self> {
+        Self::new(device, bytes)
     }
 }
 

@@ -1,8 +1,9 @@
 //! What buffers report.
 
 use crate::ledger::AccessKind;
-use cuda_driver::LaunchError;
+use cuda_driver::{CudaError, LaunchError};
 use cuda_runtime::{RuntimeError, StreamId};
+use space_core::AllocError;
 use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
@@ -24,6 +25,10 @@ pub enum BufferError {
     /// Somebody holds an access that excludes this one.
     #[error(transparent)]
     Access(#[from] AccessError),
+
+    /// A space had no room, or refused.
+    #[error(transparent)]
+    Space(AllocError),
 
     /// An operand is out of reach for the operation's stream: it is of another device, runtime or driver.
     #[error("{operand} can't be used there: {error}")]
@@ -267,6 +272,24 @@ impl BufferError {
     /// How to name the operand in an error about its device.
     pub(crate) fn of_operand(operand: OperandName) -> impl FnOnce(RuntimeError) -> Self {
         move |error| Self::OperandDevice { operand, error }
+    }
+}
+
+/// What a buffer reported through a space is that report again.
+impl From<AllocError> for BufferError {
+    fn from(error: AllocError) -> Self {
+        let own = match &error {
+            AllocError::Other(other) => other.downcast_ref::<Self>().cloned(),
+            _ => None,
+        };
+        own.unwrap_or(Self::Space(error))
+    }
+}
+
+/// A bare driver call's, made by the caller.
+impl From<CudaError> for BufferError {
+    fn from(error: CudaError) -> Self {
+        Self::Runtime(error.into())
     }
 }
 

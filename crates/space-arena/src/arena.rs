@@ -7,7 +7,7 @@ use space_core::{
     Frame, Mark, Slab, Space,
 };
 
-use crate::{ArenaBuilder, HostSlab};
+use crate::{ArenaBuilder, HostSlab, SlabOn};
 
 /// A bump allocator over one slab.
 ///
@@ -70,6 +70,7 @@ impl Arena<HostSlab> {
     }
 
     /// Sets the alignment of the carves, then takes a slab of any kind.
+    #[must_use]
     pub fn builder() -> ArenaBuilder {
         ArenaBuilder::default()
     }
@@ -102,6 +103,29 @@ impl<S: Slab> Arena<S> {
             cursor,
             _owner: owner,
         })
+    }
+
+    /// An arena of the default alignment over memory of its own at `place`, with room for
+    /// `capacity_bytes`, rounded up to the alignment. [`with_capacity`](Arena::with_capacity) is
+    /// the form for host memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of the place, and [`AllocError::SizeOverflow`] if the rounded size exceeds
+    /// `isize::MAX`.
+    #[track_caller]
+    pub fn with_capacity_on(place: &S::Place, capacity_bytes: usize) -> Result<Self, S::Error>
+    where
+        S: SlabOn,
+    {
+        let bytes = capacity_bytes
+            .checked_next_multiple_of(Alignment::default().max())
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or(AllocError::SizeOverflow {
+                len: capacity_bytes,
+                elem_size: 1,
+            })?;
+        Ok(Self::over(S::slab_on(place, bytes)?)?)
     }
 
     /// The frame of everything that follows. It borrows the arena exclusively; its carves live as

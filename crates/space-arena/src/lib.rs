@@ -52,7 +52,7 @@ pub use arena::Arena;
 pub use builder::ArenaBuilder;
 pub use meter::Meter;
 pub use shadow::{Shadow, ShadowOf};
-pub use slab::{BorrowedSlab, HostSlab, Lent};
+pub use slab::{BorrowedSlab, HostSlab, Lent, SlabOn};
 #[cfg(feature = "mmap")]
 pub use slab::{HugePages, MappedSlab, Mapping};
 pub use verb::{Allocating, Made, MadeInFrame, Mutate, Verb, checkpoints, outputs, scratch};

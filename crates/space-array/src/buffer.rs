@@ -24,6 +24,7 @@ impl AllocBuffer {
     }
 
     /// Size in bytes.
+    #[must_use]
     pub fn capacity_bytes(&self) -> usize {
         self.0.bytes()
     }

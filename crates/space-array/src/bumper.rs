@@ -90,12 +90,14 @@ impl BumperAllocator {
     }
 
     /// Identity of the allocator, as errors tell it. Never used again in this process.
+    #[must_use]
     pub fn id(&self) -> u64 {
         self.shared.id
     }
 
     /// The generation that arrays are made in: how many resets there were, and times the memory
     /// was abandoned.
+    #[must_use]
     pub fn generation(&self) -> u64 {
         lock(&self.shared.state.0).region.gate.generation()
     }
@@ -134,6 +136,7 @@ impl BumperAllocator {
     }
 
     /// What the allocator holds and has done.
+    #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.shared.lock().statistics()
     }

@@ -95,3 +95,30 @@ impl<T, D: Dimension, K: Kind> ViewMut<'_, T, D, K> {
         self.view_mut().into_iter()
     }
 }
+
+impl<'a, T, D: Dimension, K: Kind> IntoIterator for &'a View<'_, T, D, K> {
+    type Item = &'a T;
+    type IntoIter = iter::Iter<'a, T, D>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T, D: Dimension, K: Kind> IntoIterator for &'a ViewMut<'_, T, D, K> {
+    type Item = &'a T;
+    type IntoIter = iter::Iter<'a, T, D>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T, D: Dimension, K: Kind> IntoIterator for &'a mut ViewMut<'_, T, D, K> {
+    type Item = &'a mut T;
+    type IntoIter = iter::IterMut<'a, T, D>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}

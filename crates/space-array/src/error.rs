@@ -4,12 +4,12 @@ use std::fmt;
 
 use space_core::AllocError;
 
-use crate::{Exhausted, InvalidMemory};
+use crate::{Exhausted, InvalidMemory, ResetError};
 
 /// Why an operation on arrays gave no array.
 ///
 /// No array was made or changed then, unless an in-place form says otherwise.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayError {
     /// The memory of a checked array was given back.
@@ -23,6 +23,10 @@ pub enum ArrayError {
     /// The space in scope gave no memory.
     #[error(transparent)]
     Alloc(#[from] AllocError),
+
+    /// An allocator was not reset: no operation returns this, but code that resets between them.
+    #[error(transparent)]
+    Reset(#[from] ResetError),
 
     /// Two shapes that neither agree nor broadcast.
     #[error(
@@ -128,6 +132,7 @@ impl Shape {
     }
 
     /// The extents.
+    #[must_use]
     pub fn extents(&self) -> &[usize] {
         &self.0
     }

@@ -50,6 +50,7 @@ pub(crate) struct MeteredBlock {
 
 impl DefaultAllocator {
     /// An allocator that has counted nothing yet.
+    #[must_use]
     pub fn new() -> Self {
         let tally = Arc::new(Tally::default());
         let scope = Scope::new(Source::Heap(Handle(Arc::clone(&tally))));
@@ -58,6 +59,7 @@ impl DefaultAllocator {
 
     /// What was allocated while this was bound. Its capacity is what is in use; there are no
     /// chunks, views or resets.
+    #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.tally.bytes.load(Relaxed);
         Statistics {

@@ -62,6 +62,7 @@ impl UncheckedBumperAllocator {
     ///   after the allocator and its scopes are gone.
     ///
     /// [`reset`]: UncheckedBumperAllocator::reset
+    #[must_use]
     pub unsafe fn new(buffer: AllocBuffer) -> Self {
         let cursor = Cursor {
             bump: Bump {
@@ -90,6 +91,7 @@ impl UncheckedBumperAllocator {
     }
 
     /// What the allocator holds and has done. It doesn't count arrays.
+    #[must_use]
     pub fn statistics(&self) -> Statistics {
         let cursor = self.shared.with(|cursor| *cursor);
         Statistics {

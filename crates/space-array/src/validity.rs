@@ -38,6 +38,7 @@ pub enum InvalidMemory {
     "{wanted_bytes} bytes at alignment {align} do not fit: {left_bytes} of {capacity_bytes} bytes \
      are left; this run needs a buffer of at least {peak_bytes} bytes"
 )]
+#[non_exhaustive]
 pub struct Exhausted {
     /// Size of the request, without the padding that its alignment costs.
     pub wanted_bytes: usize,

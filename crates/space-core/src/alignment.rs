@@ -68,11 +68,13 @@ impl Alignment {
     }
 
     /// Each carve starts at a multiple of this, in bytes, and of its element type's own alignment.
+    #[must_use]
     pub fn alignment(self) -> usize {
         self.carve
     }
 
     /// The largest alignment served, in bytes, 16 at least; the arena's origin is a multiple of it.
+    #[must_use]
     pub fn max(self) -> usize {
         self.origin
     }

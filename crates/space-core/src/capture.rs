@@ -83,16 +83,19 @@ impl CaptureViolation {
     }
 
     /// Name of the element type.
+    #[must_use]
     pub fn element(&self) -> &'static str {
         self.element
     }
 
     /// Extents of the array, in elements.
+    #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
     /// Which device was recording, in words.
+    #[must_use]
     pub fn device(&self) -> &str {
         &self.device
     }

@@ -1,6 +1,6 @@
 //! What can go wrong, with the numbers that explain it.
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use crate::{CaptureViolation, Epoch};
 
@@ -8,7 +8,7 @@ use crate::{CaptureViolation, Epoch};
 ///
 /// Whatever the variant, nothing changed: offset, epoch and watermark are what they were before
 /// the call.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocError {
     /// The arena has room, but not enough.
@@ -65,8 +65,8 @@ pub enum AllocError {
         align: usize,
     },
 
-    /// The system's allocator had no memory left.
-    #[error("the system has no {bytes} bytes at alignment {align} left")]
+    /// The system's allocator, or the device, had no memory left.
+    #[error("no {bytes} bytes at alignment {align} are left, neither free nor to be had")]
     OutOfMemory {
         /// Size of the request.
         bytes: usize,
@@ -172,7 +172,7 @@ pub enum AllocError {
 
     /// The space's own error.
     #[error(transparent)]
-    Other(Box<dyn Error + Send + Sync>),
+    Other(OtherError),
 }
 
 impl AllocError {
@@ -185,9 +185,37 @@ impl AllocError {
     /// ```
     #[cold]
     pub fn other(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Other(error.into())
+        Self::Other(OtherError(Arc::from(error.into())))
     }
 }
+
+/// An error that only one kind of space knows; it equals its own clones only.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct OtherError(Arc<dyn Error + Send + Sync>);
+
+impl OtherError {
+    /// The error, if it is an `E`.
+    ///
+    /// ```
+    /// use space_core::AllocError;
+    ///
+    /// let AllocError::Other(error) = AllocError::other(std::fmt::Error) else { unreachable!() };
+    /// assert_eq!(error.downcast_ref(), Some(&std::fmt::Error));
+    /// ```
+    #[must_use]
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for OtherError {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OtherError {}
 
 impl From<CaptureViolation> for AllocError {
     #[cold]

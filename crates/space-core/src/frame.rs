@@ -49,18 +49,21 @@ impl<'a, F: Family> Frame<'a, F> {
 
     /// Bytes of the arena that are taken; 0 over a space that is not an arena.
     #[inline]
+    #[must_use]
     pub fn offset(&self) -> usize {
         self.cursor.offset()
     }
 
     /// Bytes of the arena not taken yet; 0 over a space that is not an arena.
     #[inline]
+    #[must_use]
     pub fn remaining(&self) -> usize {
         self.cursor.remaining()
     }
 
     /// A snapshot of the arena's offset, for [`retract_raw`](Frame::retract_raw).
     #[inline]
+    #[must_use]
     pub fn mark(&self) -> Mark {
         self.cursor.mark()
     }
@@ -86,6 +89,7 @@ impl<'a, F: Family> Frame<'a, F> {
 
     /// What all carves of the arena share; `None` over a space that is not an arena.
     #[inline]
+    #[must_use]
     pub fn region(&self) -> Option<&'a F::Region> {
         self.cursor.region()
     }

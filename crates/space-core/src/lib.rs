@@ -90,7 +90,7 @@ pub use describe::{
 };
 pub use dims::Dims;
 pub use element::Element;
-pub use error::AllocError;
+pub use error::{AllocError, OtherError};
 pub use family::Family;
 pub use frame::Frame;
 pub use host::{

@@ -11,6 +11,7 @@ pub struct Epoch(pub(crate) u64);
 
 impl Epoch {
     /// The number of resets.
+    #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
@@ -36,6 +37,7 @@ pub struct Mark {
 
 impl Mark {
     /// The arena's offset when the mark was taken, in bytes.
+    #[must_use]
     pub fn offset(&self) -> usize {
         self.capacity - self.left
     }

@@ -38,6 +38,7 @@ pub struct Tally {
 
 impl Tally {
     /// A count for an arena of the given alignment.
+    #[must_use]
     pub fn new(alignment: Alignment) -> Self {
         let cursor = Cursor::counting(alignment, Arc::new(()));
         Self {

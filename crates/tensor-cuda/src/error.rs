@@ -1,18 +1,18 @@
 //! What tensor operations report.
 
-use cuda_buffer::BufferError;
-use cuda_driver::{DeviceId, LaunchError};
+use cuda_buffer::{AccessError, BufferError};
+use cuda_driver::{CudaError, DeviceId, LaunchError};
 use cuda_runtime::RuntimeError;
 use space_core::AllocError;
 
 /// An error of a tensor operation. Nothing was changed when one is returned, and nothing queued but copies into scratch memory, unless the
 /// driver failed after the work was queued: then the stream was synchronised, and the output is written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
     /// A buffer, the runtime or the driver failed.
     #[error(transparent)]
-    Buffer(#[from] BufferError),
+    Buffer(BufferError),
 
     /// A value of an asynchronous operation can't be had.
     #[error(transparent)]
@@ -33,7 +33,7 @@ pub enum TensorError {
 
     /// A space had no room, or refused.
     #[error(transparent)]
-    Space(#[from] AllocError),
+    Space(AllocError),
 
     /// The extents of an operand don't fit the operation.
     #[error(
@@ -327,6 +327,35 @@ pub enum TensorError {
         /// Dimensions needed.
         expected: usize,
     },
+}
+
+/// A space's error is told as one, whoever hands it on.
+impl From<BufferError> for TensorError {
+    fn from(error: BufferError) -> Self {
+        match error {
+            BufferError::Space(error) => Self::Space(error),
+            other => Self::Buffer(other),
+        }
+    }
+}
+
+/// What a buffer reported through a space is that report again.
+impl From<AllocError> for TensorError {
+    fn from(error: AllocError) -> Self {
+        BufferError::from(error).into()
+    }
+}
+
+impl From<AccessError> for TensorError {
+    fn from(error: AccessError) -> Self {
+        Self::Buffer(error.into())
+    }
+}
+
+impl From<CudaError> for TensorError {
+    fn from(error: CudaError) -> Self {
+        Self::Buffer(error.into())
+    }
 }
 
 impl From<RuntimeError> for TensorError {

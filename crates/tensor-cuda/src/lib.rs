@@ -11,7 +11,7 @@
 //! arena is bound.
 //!
 //! ```
-//! use cuda_buffer::{DeviceArena, DeviceMemory, DeviceSlab};
+//! use cuda_buffer::{DeviceArena, DeviceMemory};
 //! use cuda_runtime::{Runtime, Stream};
 //! use ndarray::array;
 //! use space_core::{Frame, Space, Undef};
@@ -38,7 +38,7 @@
 //! let w = CudaTensor::from_ndarray(device, &array![[0.0_f32, 1.0], [1.0, 0.0]].view())?;
 //! let b = CudaTensor::from_ndarray(device, &array![0.5_f32, 0.5].view())?;
 //! let mut y = CudaTensor::uninitialized(device, [1, 2])?;
-//! let mut arena = DeviceArena::over(DeviceSlab::new(device, 4096)?)?;
+//! let mut arena = DeviceArena::with_capacity_on(device, 4096)?;
 //! layer(&mut arena.frame(), &stream, &mut y, &x, &w, &b)?;
 //! assert_eq!(y.to_ndarray()?, array![[1.5, 0.0]]);
 //! # Ok(())

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::bench::{Bench, Side};
 use crate::table::{Goal, Table};
-use cuda_buffer::{CaptureStep, DeviceArena, DeviceMemory, DeviceSlab, DeviceSpace};
+use cuda_buffer::{CaptureStep, DeviceArena, DeviceMemory, DeviceSpace};
 use cuda_driver::Call;
 use cuda_runtime::{Device, Stream};
 use space_arena::Meter;
@@ -60,7 +60,7 @@ pub(crate) fn run(bench: &Bench, table: &mut Table) -> Outcome {
     let mut network = Network::new(device, stream)?;
     let mut meter = Meter::new(DeviceSpace::of(device));
     meter.scratch(|frame| network.step(frame, stream))?;
-    let mut arena = DeviceArena::over(DeviceSlab::new(device, meter.arena_bytes())?)?;
+    let mut arena = DeviceArena::with_capacity_on(device, meter.watermark())?;
     let frame = &mut arena.frame();
     let graph = stream.capture(|_| network.step(frame, stream))?;
 

@@ -1,6 +1,7 @@
 //! What a hostile caller could try: sizes that can't be, models that misbehave.
 
-use crate::kit::{CALLED, D0, Gpu};
+use crate::kernels::CALLED;
+use crate::kit::{D0, Gpu};
 use cuda_driver::{
     Argument, Copies, CudaResult, DevicePtr, ErrorCode, Kernels, LaunchConfig, Memory, Streams,
 };

@@ -1,12 +1,16 @@
 //! The simulated device from outside: the rules it keeps, the wrong programs it catches, the right ones it accepts.
 
 mod capture_facts;
+mod capture_refusals;
+mod copy_facts;
 mod corpus;
 mod event_facts;
 mod explore;
 mod faults;
+mod graph_facts;
 mod graph_updates;
 mod hostile;
+mod kernels;
 mod kit;
 mod memory_facts;
 mod modelled_time;

@@ -73,6 +73,7 @@ impl MappedSlab {
     }
 
     /// Size in bytes.
+    #[must_use]
     pub fn bytes(&self) -> usize {
         self.map.len()
     }

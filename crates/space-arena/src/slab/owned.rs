@@ -52,6 +52,7 @@ impl HostSlab {
     }
 
     /// Size in bytes.
+    #[must_use]
     pub fn bytes(&self) -> usize {
         self.block.bytes()
     }

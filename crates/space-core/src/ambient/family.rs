@@ -56,6 +56,7 @@ pub struct AmbientSlot<F: AmbientFamily>(Cell<Option<Bound<F>>>);
 
 impl<F: AmbientFamily> AmbientSlot<F> {
     /// A slot with nothing bound.
+    #[must_use]
     pub const fn new() -> Self {
         Self(Cell::new(None))
     }

@@ -90,6 +90,7 @@ impl<F: AmbientFamily> Scope<F> {
     /// assert_eq!(scope.downcast_ref::<u8>(), None);
     /// ```
     #[inline]
+    #[must_use]
     pub fn downcast_ref<S: 'static>(&self) -> Option<&S> {
         self.0.space().downcast_ref()
     }

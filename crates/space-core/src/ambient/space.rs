@@ -29,6 +29,7 @@ const HOST: AmbientOf<Host> = AmbientOf::new();
 
 impl<F: AmbientFamily> AmbientOf<F> {
     /// The ambient space. Whether there is one shows when it is used.
+    #[must_use]
     pub const fn new() -> Self {
         Self(PhantomData)
     }

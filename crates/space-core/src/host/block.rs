@@ -32,6 +32,7 @@ impl HostCarve<'_> {
     /// The bytes may be read and written through `address` during the carve's lifetime, and by
     /// nobody else. No bytes need a non-null address only.
     #[inline(always)]
+    #[must_use]
     pub unsafe fn new(address: NonNull<u8>, bytes: usize) -> Self {
         Self {
             address,

@@ -5,6 +5,7 @@ mod common;
 mod coverage;
 mod deterministic;
 mod elementwise;
+mod errors;
 mod exact;
 mod gemm;
 mod operands;
