@@ -4,17 +4,17 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-type Handle = usize;
+pub(crate) type Handle = usize;
 
 unsafe extern "C" {
     fn cuInit(flags: u32) -> u32;
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) -> u32;
     fn cuCtxSetCurrent(context: Handle) -> u32;
     fn cuStreamCreate(stream: *mut Handle, flags: u32) -> u32;
-    fn cuStreamSynchronize(stream: Handle) -> u32;
-    fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) -> u32;
-    fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) -> u32;
-    fn cuGraphDestroy(graph: Handle) -> u32;
+    pub(crate) fn cuStreamSynchronize(stream: Handle) -> u32;
+    pub(crate) fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) -> u32;
+    pub(crate) fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) -> u32;
+    pub(crate) fn cuGraphDestroy(graph: Handle) -> u32;
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32;
     fn cuMemFree_v2(address: u64) -> u32;
     fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: Handle) -> u32;
@@ -25,7 +25,7 @@ unsafe extern "C" {
 
 const LEGACY: [Handle; 2] = [0, 1];
 const BLOCKING: u32 = 0;
-const NON_BLOCKING: u32 = 1;
+pub(crate) const NON_BLOCKING: u32 = 1;
 const RELAXED: u32 = 2;
 const ELEMENTS: usize = 8;
 
@@ -36,9 +36,10 @@ macro_rules! call {
         unsafe { $name($($arg),*) }
     };
 }
+pub(crate) use call;
 
 /// The one simulation of the process, for one test at a time.
-fn open() -> MutexGuard<'static, ()> {
+pub(crate) fn open() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(call!(cuInit(0)), 0);
@@ -53,13 +54,13 @@ fn enter() {
     assert_eq!(call!(cuCtxSetCurrent(context)), 0);
 }
 
-fn reports() -> u64 {
+pub(crate) fn reports() -> u64 {
     let mut count = 0;
     assert_eq!(call!(carve_sim_take_reports(&mut count)), 0);
     count
 }
 
-fn stream(flags: u32) -> Handle {
+pub(crate) fn stream(flags: u32) -> Handle {
     let mut stream = 0;
     assert_eq!(call!(cuStreamCreate(&mut stream, flags)), 0);
     stream

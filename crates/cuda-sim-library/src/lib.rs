@@ -20,7 +20,7 @@
 //! *Interface*, by area: `devices`, `contexts`, `memory`, `pools`, `copies`, `streams` (with events), `graphs` (with
 //! capture), `launch` (with modules), `newer`, `unsupported`, `carve` (what drivers have not). *Behind it*: `library` (the
 //! state), `export` (how a function is exported), `types`, `context`, `legacy` (the default stream), `kernels`, `ptx`,
-//! `native` (kernels of the host in the place of models), `user_objects`, `names`; `signatures` and `facts` are tests of the interface.
+//! `native` (kernels of the host in the place of models), `user_objects`, `names`; `signatures`, `facts` and `module_facts` are tests of the interface.
 
 #![allow(
     non_snake_case,
@@ -45,6 +45,8 @@ mod launch;
 mod legacy;
 mod library;
 mod memory;
+#[cfg(test)]
+mod module_facts;
 mod names;
 mod native;
 mod newer;

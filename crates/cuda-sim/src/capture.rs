@@ -2,6 +2,7 @@
 
 use crate::graph::{Graph, GraphAllocation, GraphData, Node};
 use crate::handles::Site;
+use crate::lane::Resolved;
 use crate::objects::Record;
 use crate::report::Finding;
 use crate::sim::{Caller, Sim};
@@ -42,11 +43,18 @@ impl CaptureState {
     }
 
     /// Adds a node behind the stream's earlier ones.
-    pub(crate) fn add(&mut self, stream: RawStream, work: Arc<Work>, site: Site) -> u32 {
+    pub(crate) fn add(
+        &mut self,
+        stream: RawStream,
+        work: Arc<Work>,
+        memory: Resolved,
+        site: Site,
+    ) -> u32 {
         let number = self.nodes.len() as u32;
         let after = std::mem::replace(self.frontier(stream), SmallVec::from_elem(number, 1));
         self.nodes.push(Node {
             work,
+            memory,
             after,
             stream,
             site,
@@ -75,7 +83,8 @@ impl CaptureState {
         if !ends.is_empty() {
             *self.frontier(stream) = ends;
         }
-        self.add(stream, Arc::new(Work::end_of_child(self.device)), site);
+        let end = Arc::new(Work::end_of_child(self.device));
+        self.add(stream, end, Resolved::new(), site);
         self.inner += child.nodes.len();
     }
 
@@ -203,7 +212,9 @@ impl Sim {
                 self.submit(lane, work, caller.site);
             }
             Some(id) => {
-                self.valid_capture(id)?.add(stream, work, caller.site);
+                let memory = self.captured_memory(&work);
+                let capture = self.valid_capture(id)?;
+                capture.add(stream, work, memory, caller.site);
             }
         }
         Ok(())
@@ -333,6 +344,7 @@ impl Sim {
         let Some(id) = capture else {
             return Err(ErrorCode::ILLEGAL_STATE);
         };
+        self.check_modules(child, caller)?;
         let state = self.valid_capture(id)?;
         if child.allocates() {
             let rule = "a graph that allocates or frees memory can't become a node of another";

@@ -26,6 +26,7 @@ impl Sim {
                 .and_then(|span| self.allocations.based_at(span.range.start));
             return SmallVec::from_elem(id, 1);
         }
+        self.note_launch(work, operation, epoch);
         let mut resolved: Resolved = work
             .spans
             .iter()

@@ -15,7 +15,8 @@ use crate::report::Finding;
 pub struct Checks {
     /// Conflicting accesses that nothing orders, and aliased writes of one launch.
     pub races: bool,
-    /// Uses before allocation and after free, frees before the last use has ended, double frees.
+    /// Uses before allocation and after free, frees before the last use has ended, double frees, modules that are unloaded
+    /// before the last launch has ended.
     pub lifetime: bool,
     /// Accesses outside every allocation, or of a kernel to memory of a device that it can't reach. (They lose the device
     /// in any case.)
@@ -24,7 +25,8 @@ pub struct Checks {
     pub uninitialised: bool,
     /// Host memory of an asynchronous copy that the host touches too early.
     pub host_memory: bool,
-    /// Handles of destroyed objects, and of executable graphs that two threads use at once.
+    /// Handles of destroyed objects, graphs of kernels whose module was unloaded, and executable graphs that two threads use
+    /// at once.
     pub handles: bool,
     /// Broken rules of stream capture.
     pub capture: bool,
@@ -74,11 +76,14 @@ impl Checks {
             Finding::UseBeforeAllocation { .. }
             | Finding::UseAfterFree { .. }
             | Finding::FreeBeforeUseEnds { .. }
+            | Finding::UnloadBeforeLaunchEnds { .. }
             | Finding::BadFree { .. } => self.lifetime,
             Finding::OutOfBounds { .. } | Finding::NoPeerAccess { .. } => self.bounds,
             Finding::Uninitialised { .. } => self.uninitialised,
             Finding::HostMemoryTouched { .. } => self.host_memory,
-            Finding::DestroyedHandle { .. } | Finding::ConcurrentUse { .. } => self.handles,
+            Finding::DestroyedHandle { .. }
+            | Finding::UnloadedModule { .. }
+            | Finding::ConcurrentUse { .. } => self.handles,
             Finding::CaptureMisuse { .. } => self.capture,
             Finding::Leak { .. } => self.leaks,
             Finding::Deadlock { .. } => self.deadlocks,

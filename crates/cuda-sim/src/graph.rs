@@ -2,7 +2,7 @@
 
 use crate::clock::Epoch;
 use crate::handles::Site;
-use crate::lane::{Pending, Task};
+use crate::lane::{Pending, Resolved, Task};
 use crate::memory::{Allocation, AllocationId, Origin};
 use crate::objects::EagerRecord;
 use crate::report::{Operation, OperationKind};
@@ -18,6 +18,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) work: Arc<Work>,
+    /// The memory that its addresses meant when it was captured, for each span of its work.
+    pub(crate) memory: Resolved,
     /// Earlier nodes that it follows.
     pub(crate) after: SmallVec<[u32; 2]>,
     pub(crate) stream: RawStream,
@@ -270,10 +272,11 @@ impl Sim {
         caller: Caller,
     ) -> Result<(), ErrorCode> {
         let site = caller.site;
-        let Some(entry) = self.execs.get_mut(exec) else {
+        let Some(entry) = self.execs.get(exec) else {
             return Err(ErrorCode::INVALID_VALUE);
         };
-        let data = Arc::clone(&entry.data);
+        let (data, auto_free) = (Arc::clone(&entry.data), entry.auto_free);
+        self.check_modules(&data, caller)?;
         let still_allocated: SmallVec<[AllocationId; 2]> = data
             .allocations
             .iter()
@@ -283,11 +286,14 @@ impl Sim {
                 allocation.is_some_and(|allocation| allocation.freed.is_none())
             })
             .collect();
-        if !still_allocated.is_empty() && !entry.auto_free {
+        if !still_allocated.is_empty() && !auto_free {
             let rule =
                 "memory that a graph allocates must be freed before its next launch, or by it";
             return Err(self.misuse(caller, ErrorCode::INVALID_VALUE, None, rule));
         }
+        let Some(entry) = self.execs.get_mut(exec) else {
+            return Err(ErrorCode::INVALID_VALUE);
+        };
         let last = entry.last.take();
         let unchecked = !std::mem::replace(&mut entry.checked, true);
         if unchecked {
@@ -325,7 +331,10 @@ impl Sim {
                     }
                     SmallVec::from_elem(id, 1)
                 }
-                _ => self.check(work, operation, epoch),
+                _ => {
+                    self.check_captured_memory(node, operation);
+                    self.check(work, operation, epoch)
+                }
             };
             let host_before =
                 self.look_at_host(work, &memory, epoch, index as u32, !data.writes_host);

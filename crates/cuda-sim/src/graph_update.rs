@@ -132,11 +132,12 @@ impl Sim {
 
     /// Puts other work into a node.
     pub(crate) fn set_node(&mut self, exec: u64, index: usize, work: Work, site: Site) {
+        let memory = self.captured_memory(&work);
         let Some(entry) = self.execs.get_mut(exec) else {
             return;
         };
         entry.checked = false;
         let node = &mut Arc::make_mut(&mut entry.data).nodes[index];
-        (node.work, node.site) = (Arc::new(work), site);
+        (node.work, node.memory, node.site) = (Arc::new(work), memory, site);
     }
 }

@@ -55,7 +55,7 @@
 //! `explore` ([`Failure`], many seeds, failing calls), `leak`, `time` ([`TimeProfile`]), `timeline` and `timeline_analysis` ([`Timeline`]). *State:* `sim` (all of it), `core` and `locked` (its lock, and the loops around it), `objects` (what handles name), `page_locked`, `lane` (a stream's
 //! queue), `work` (one operation), `memory`, `pool`, `address_space`, `backing` (bytes), `handles`, `graph`,
 //! `capture`. *Behaviour:* `scheduler` (what runs next), `workers` (on which threads), `execute` and `model_run` (what it does), `checker` over
-//! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph), `graph_update`. Raw pointers occur in `host_memory` only.
+//! `clock`, `shadow` and `ranges` (what is wrong; `graph_check` within a graph, `captured_memory` and `module_use` between graphs and what they need), `graph_update`. Raw pointers occur in `host_memory` only.
 
 #![deny(unsafe_code)]
 
@@ -70,6 +70,7 @@ mod backing;
 mod bounded_state;
 mod builder;
 mod capture;
+mod captured_memory;
 mod checker;
 mod checks;
 mod clock;
@@ -90,6 +91,7 @@ mod locked;
 mod made;
 mod memory;
 mod model_run;
+mod module_use;
 mod objects;
 mod page_locked;
 mod pool;

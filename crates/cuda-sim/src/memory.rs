@@ -14,6 +14,9 @@ use std::ops::Range;
 /// An allocation, never reused, unlike its address.
 pub(crate) type AllocationId = u64;
 
+/// How many frees of memory that graphs may have reports can still name.
+const REMEMBERED_FREES: usize = 4096;
+
 /// Where an allocation's addresses go when it is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -39,6 +42,8 @@ pub(crate) struct Allocation {
     pub(crate) freed: Option<Operation>,
     /// Whether the free has executed.
     pub(crate) gone: bool,
+    /// Whether a graph has its address.
+    pub(crate) captured: bool,
     pub(crate) shadow: Shadow,
     /// Bytes that nobody has written.
     pub(crate) unwritten: Ranges,
@@ -63,6 +68,7 @@ impl Allocation {
             epoch,
             freed: None,
             gone: false,
+            captured: false,
             shadow: Shadow::default(),
             unwritten: Ranges::of(range),
             backing: None,
@@ -133,6 +139,8 @@ pub(crate) struct Allocations {
     by_id: HashMap<AllocationId, Box<Allocation>, BuildHasherDefault<IdHasher>>,
     /// The latest allocation at each base, live or freed. Ranges do not overlap.
     by_base: BTreeMap<u64, AllocationId>,
+    /// The latest frees of memory that graphs may have, for reports.
+    freed_captured: BTreeMap<AllocationId, (AllocationInfo, Operation)>,
     next: AllocationId,
 }
 
@@ -190,11 +198,25 @@ impl Allocations {
             return;
         };
         allocation.gone = true;
+        if let Some(freed) = allocation.freed.filter(|_| allocation.captured) {
+            self.freed_captured.insert(id, (allocation.info(), freed));
+            if self.freed_captured.len() > REMEMBERED_FREES {
+                self.freed_captured.pop_first();
+            }
+        }
         allocation.drop_backing();
         allocation.shadow = Shadow::default();
         allocation.unwritten = Ranges::default();
         if self.by_base.get(&allocation.base) != Some(&id) {
             self.by_id.remove(&id);
+        }
+    }
+
+    /// Memory that graphs may have and that was freed, with its free, if that is still known.
+    pub(crate) fn freed_captured(&self, id: AllocationId) -> Option<(AllocationInfo, Operation)> {
+        match self.get(id) {
+            Some(allocation) => Some((allocation.info(), allocation.freed?)),
+            None => self.freed_captured.get(&id).copied(),
         }
     }
 

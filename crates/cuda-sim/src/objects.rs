@@ -3,6 +3,7 @@
 use crate::clock::{Clock, Epoch};
 use crate::handles::Site;
 use crate::host_memory::PinnedBlock;
+use crate::module_use::{Launches, ModuleId};
 use crate::pool::DeviceMemory;
 use crate::report::{AllocationInfo, Operation};
 use crate::time::{Engines, Picos};
@@ -51,16 +52,20 @@ pub(crate) struct EagerRecord {
 /// A loaded module.
 #[derive(Debug)]
 pub(crate) struct ModuleEntry {
+    /// Never used again, unlike its handle.
+    pub(crate) number: u64,
     pub(crate) device: DeviceId,
     pub(crate) image: &'static ModuleImage,
     pub(crate) site: Site,
     pub(crate) functions: Vec<u64>,
+    pub(crate) launches: Launches,
 }
 
 /// A function of a module.
 #[derive(Debug)]
 pub(crate) struct FunctionEntry {
     pub(crate) device: DeviceId,
+    pub(crate) module: ModuleId,
     pub(crate) declaration: &'static KernelDeclaration,
     /// Whether it was launched outside a capture before, which loads it.
     pub(crate) loaded: bool,

@@ -179,6 +179,28 @@ pub enum Finding {
         /// Where the object was destroyed.
         destroyed_at: &'static Location<'static>,
     },
+    /// A module is unloaded before the host knows that a launch of one of its kernels has ended.
+    UnloadBeforeLaunchEnds {
+        /// The last launch on its stream.
+        launched: Operation,
+        /// The name of the module's image.
+        module: &'static str,
+        /// Where it was unloaded.
+        unloaded_at: &'static Location<'static>,
+    },
+    /// A graph is used that holds a launch of a kernel whose module was unloaded; the call returned `INVALID_HANDLE`.
+    UnloadedModule {
+        /// The call that was given the graph.
+        call: Call,
+        /// Where it was made.
+        site: &'static Location<'static>,
+        /// The launch, as it was captured.
+        launch: Operation,
+        /// The name of the module's image.
+        module: &'static str,
+        /// Where it was unloaded.
+        unloaded_at: &'static Location<'static>,
+    },
     /// Two threads were in calls with one executable graph at once, which needs a lock around them.
     ConcurrentUse {
         /// The later call.
@@ -280,6 +302,8 @@ impl Report {
             Finding::HostMemoryTouched { .. } => "host memory touched",
             Finding::DriverCallInHostFunction { .. } => "driver call in host function",
             Finding::DestroyedHandle { .. } => "destroyed handle",
+            Finding::UnloadBeforeLaunchEnds { .. } => "unload before launch ends",
+            Finding::UnloadedModule { .. } => "unloaded module",
             Finding::ConcurrentUse { .. } => "concurrent use",
             Finding::CaptureMisuse { .. } => "capture misuse",
             Finding::BadLaunch { .. } => "bad launch",

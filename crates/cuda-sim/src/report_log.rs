@@ -78,6 +78,12 @@ fn key(finding: &Finding) -> Key {
         Finding::DestroyedHandle {
             site, destroyed_at, ..
         } => (*site, Some(*destroyed_at)),
+        Finding::UnloadBeforeLaunchEnds {
+            launched,
+            unloaded_at,
+            ..
+        } => (*unloaded_at, Some(launched.site)),
+        Finding::UnloadedModule { site, launch, .. } => (*site, Some(launch.site)),
         Finding::ConcurrentUse { site, other, .. } => (*site, Some(*other)),
         Finding::CaptureMisuse { site, begun_at, .. } => (*site, *begun_at),
         Finding::KernelFault { operation, .. } => (operation.site, None),

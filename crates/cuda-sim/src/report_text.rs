@@ -258,6 +258,36 @@ impl fmt::Display for Finding {
                 writeln!(f, "destroyed handle: {call} was given {raw:#x} at {site}")?;
                 writeln!(f, "  destroyed at {destroyed_at}")
             }
+            Self::UnloadBeforeLaunchEnds {
+                launched,
+                module,
+                unloaded_at,
+            } => {
+                writeln!(
+                    f,
+                    "unload before launch ends: the host does not know that the launch has ended"
+                )?;
+                writeln!(f, "  launched: {launched}")?;
+                writeln!(f, "  unloaded: module `{module}` at {unloaded_at}")?;
+                writeln!(
+                    f,
+                    "  synchronise with the launch before its module is unloaded"
+                )
+            }
+            Self::UnloadedModule {
+                call,
+                site,
+                launch,
+                module,
+                unloaded_at,
+            } => {
+                writeln!(
+                    f,
+                    "unloaded module: {call} at {site} was given a graph of a kernel that is gone"
+                )?;
+                writeln!(f, "  launch: {launch}")?;
+                writeln!(f, "  its module `{module}` was unloaded at {unloaded_at}")
+            }
             Self::ConcurrentUse {
                 call,
                 exec,

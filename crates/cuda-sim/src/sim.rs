@@ -71,6 +71,9 @@ pub(crate) struct Sim {
     pub(crate) pools: BTreeMap<PoolId, Pool>,
     pub(crate) next_pool: PoolId,
     pub(crate) modules: Table<ModuleEntry>,
+    pub(crate) next_module: u64,
+    /// The latest unloads, with the modules' names, for reports.
+    pub(crate) unloaded: BTreeMap<u64, (&'static str, Site)>,
     pub(crate) functions: Table<FunctionEntry>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) execs: Table<Exec>,
@@ -135,6 +138,8 @@ impl Sim {
             pools: BTreeMap::new(),
             next_pool: 0,
             modules: Table::new(4),
+            next_module: 0,
+            unloaded: BTreeMap::new(),
             functions: Table::new(5),
             graphs: Table::new(6),
             execs: Table::new(7),

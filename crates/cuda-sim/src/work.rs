@@ -1,6 +1,7 @@
 //! One operation as data: what it does, which memory it touches, what it costs.
 
 use crate::host_memory::HostPtr;
+use crate::module_use::ModuleId;
 use crate::objects::PinnedId;
 use crate::report::OperationKind;
 use crate::time::{Cost, Engine, TimeProfile};
@@ -16,6 +17,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) enum Body {
     Kernel {
+        module: ModuleId,
         declaration: &'static KernelDeclaration,
         config: LaunchConfig,
         args: Box<[Argument]>,
@@ -347,7 +349,7 @@ impl Work {
 
     pub(crate) fn kernel(
         device: DeviceId,
-        declaration: &'static KernelDeclaration,
+        (module, declaration): (ModuleId, &'static KernelDeclaration),
         config: LaunchConfig,
         args: &[Argument],
         time: &TimeProfile,
@@ -428,6 +430,7 @@ impl Work {
         }
         let cost = time.kernel(&config, bytes, declaration.flops(args));
         let body = Body::Kernel {
+            module,
             declaration,
             config,
             args: args.into(),

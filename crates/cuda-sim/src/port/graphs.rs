@@ -32,6 +32,7 @@ impl Graphs for SimDriver {
     ) -> CudaResult<RawGraphExec> {
         self.call(Call::GraphInstantiate, Some(device), |sim, caller| {
             let data = sim.find_graph(graph, caller)?;
+            sim.check_modules(&data, caller)?;
             sim.check_graph_once(graph);
             // A graph with allocations has one executable form at a time.
             if data.allocates() && sim.execs.iter().any(|(_, exec)| exec.data.id == data.id) {
@@ -59,7 +60,8 @@ impl Graphs for SimDriver {
     ) -> CudaResult<GraphUpdate> {
         self.call_with_exec(Call::GraphExecUpdate, device, exec, |sim, caller| {
             sim.find_exec(exec, caller)?;
-            sim.find_graph(graph, caller)?;
+            let data = sim.find_graph(graph, caller)?;
+            sim.check_modules(&data, caller)?;
             Ok(sim.update_exec(exec.raw(), graph.raw()))
         })
     }

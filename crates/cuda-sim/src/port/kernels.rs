@@ -2,6 +2,7 @@
 
 use crate::SimDriver;
 use crate::builder::SHARED_BYTES_OPT_IN;
+use crate::module_use::{Launches, ModuleId};
 use crate::objects::{FunctionEntry, ModuleEntry};
 use crate::report::Finding;
 use crate::sim::{Caller, Sim};
@@ -25,11 +26,14 @@ impl Kernels for SimDriver {
             {
                 return Err(ErrorCode::UNSUPPORTED_PTX_VERSION);
             }
+            sim.next_module += 1;
             let entry = ModuleEntry {
+                number: sim.next_module,
                 device,
                 image,
                 site: caller.site,
                 functions: Vec::new(),
+                launches: Launches::default(),
             };
             Ok(crate::made::module(sim.modules.insert(entry)))
         })
@@ -49,11 +53,7 @@ impl Kernels for SimDriver {
                     ErrorCode::INVALID_HANDLE,
                 ));
             }
-            if let Some(entry) = sim.modules.remove(module.raw(), caller.site) {
-                for function in entry.functions {
-                    sim.functions.remove(function, caller.site);
-                }
-            }
+            sim.unload_module(module.raw(), caller.site);
             Ok(())
         })
     }
@@ -96,6 +96,10 @@ impl Kernels for SimDriver {
             }
             let function = sim.functions.insert(FunctionEntry {
                 device,
+                module: ModuleId {
+                    raw: module.raw(),
+                    number: entry.number,
+                },
                 declaration,
                 loaded: false,
                 shared_bytes: 0,
@@ -227,13 +231,17 @@ impl Sim {
         caller: Caller,
     ) -> Result<(Work, bool), ErrorCode> {
         let entry = self.find_function(device, function, caller)?;
-        let (declaration, loaded, shared) = (entry.declaration, entry.loaded, entry.shared_bytes);
+        let (kernel, loaded, shared) = (
+            (entry.module, entry.declaration),
+            entry.loaded,
+            entry.shared_bytes,
+        );
         let limits = self.config.properties("");
         let shared = shared.max(limits.shared_bytes_per_block);
         let work = config.check_with_shared(&limits, shared).and_then(|()| {
             let profile = &self.config.profile;
             let is_memory = |range: Range<u64>| self.allocations.cover(&range);
-            Work::kernel(device, declaration, *config, args, profile, is_memory)
+            Work::kernel(device, kernel, *config, args, profile, is_memory)
         });
         match work {
             Ok(work) => Ok((work, loaded)),

@@ -4,6 +4,7 @@ use crate::SimDriver;
 use crate::clock::Epoch;
 use crate::graph::GraphAllocation;
 use crate::host_memory::PinnedBlock;
+use crate::lane::Resolved;
 use crate::memory::{Allocation, AllocationId, Origin};
 use crate::pool::{Pool, rounded};
 use crate::report::{Finding, Operation, OperationKind};
@@ -316,7 +317,7 @@ impl Sim {
         let address = self.device(device)?.memory.take(rounded(bytes)?)?;
         let work = Arc::new(Work::allocation(device, address, bytes));
         let state = self.valid_capture(capture)?;
-        state.add(stream, work, caller.site);
+        state.add(stream, work, Resolved::new(), caller.site);
         state.allocations.push(GraphAllocation {
             device,
             address,
@@ -345,7 +346,8 @@ impl Sim {
             return Err(self.misuse(caller, ErrorCode::INVALID_VALUE, Some(capture), rule));
         };
         memory.freed = true;
-        state.add(stream, Arc::new(Work::free(device, address.0)), caller.site);
+        let work = Arc::new(Work::free(device, address.0));
+        state.add(stream, work, Resolved::new(), caller.site);
         Ok(())
     }
 }

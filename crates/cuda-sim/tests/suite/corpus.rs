@@ -57,13 +57,15 @@ pub(crate) fn with_short_reports(programs: &[Wrong], file: &str) {
 fn check<'a>(checks: &'a mut Checks, kind: &str) -> &'a mut bool {
     match kind {
         "race" | "aliased writes" => &mut checks.races,
-        "use before allocation" | "use after free" | "free before use ends" | "bad free" => {
-            &mut checks.lifetime
-        }
+        "use before allocation"
+        | "use after free"
+        | "free before use ends"
+        | "bad free"
+        | "unload before launch ends" => &mut checks.lifetime,
         "out of bounds" | "no peer access" => &mut checks.bounds,
         "uninitialised read" => &mut checks.uninitialised,
         "host memory touched" => &mut checks.host_memory,
-        "destroyed handle" => &mut checks.handles,
+        "destroyed handle" | "unloaded module" => &mut checks.handles,
         "capture misuse" => &mut checks.capture,
         "leak" => &mut checks.leaks,
         "deadlock" => &mut checks.deadlocks,

@@ -397,3 +397,71 @@ fn some_graphs_are_no_children() {
     assert_eq!(gpu.kinds(), ["capture misuse"]);
     gpu.end(a);
 }
+
+/// Addresses mean the memory that they named when they were captured: a graph is to be given others when it is freed.
+#[test]
+fn a_graph_needs_no_memory_that_it_was_freed_of() {
+    seeds(20, |gpu| {
+        let (stream, pool) = (gpu.stream(), gpu.pool());
+        let x = gpu.alloc_async(pool, 4, stream);
+        gpu.begin(stream);
+        gpu.fill(stream, x, 1, 1);
+        gpu.step(stream, x, 1, 1);
+        let node = gpu.last_node(stream);
+        let graph = gpu.end(stream);
+        let (set, updated) = (gpu.instantiate(graph), gpu.instantiate(graph));
+        gpu.replay(set, stream).unwrap();
+        gpu.free_async(x, stream);
+        let again = gpu.alloc_async(pool, 4, stream);
+        assert_eq!(again, x);
+        // As a whole.
+        gpu.begin(stream);
+        gpu.fill(stream, x, 2, 1);
+        gpu.step(stream, x, 2, 1);
+        let anew = gpu.end(stream);
+        assert_eq!(gpu.update(updated, anew), GraphUpdate::Updated);
+        gpu.replay(updated, stream).unwrap();
+        gpu.synchronize(stream);
+        gpu.clean();
+        // One launch of two: the other is still of what is gone.
+        let args = [
+            Argument::scalar(1_u32),
+            Argument::scalar(1_u32),
+            Argument::Pointer(x),
+        ];
+        gpu.set_step(set, node, &args).unwrap();
+        gpu.replay(set, stream).unwrap();
+        assert_eq!(gpu.kinds(), ["use after free"]);
+        assert!(gpu.sim.reports()[0].to_string().contains("used:  fill"));
+        // A graph within another keeps what it meant.
+        let _ = gpu.sim.take_reports();
+        gpu.begin(stream);
+        gpu.sim.capture_child(D0, stream, graph).unwrap();
+        let parent = gpu.instantiate(gpu.end(stream));
+        gpu.replay(parent, stream).unwrap();
+        assert_eq!(gpu.kinds(), ["use after free", "use after free"]);
+    });
+}
+
+/// What a graph allocates is other memory at each launch, at the same address.
+#[test]
+fn memory_of_graphs_is_new_each_time() {
+    seeds(20, |gpu| {
+        let (stream, pool) = (gpu.stream(), gpu.pool());
+        gpu.begin(stream);
+        let x = gpu.alloc_async(pool, 4, stream);
+        gpu.fill(stream, x, 1, 1);
+        let made = gpu.instantiate(gpu.end(stream));
+        gpu.replay(made, stream).unwrap();
+        gpu.begin(stream);
+        gpu.step(stream, x, 1, 1);
+        let used = gpu.instantiate(gpu.end(stream));
+        for _ in 0..3 {
+            gpu.replay(used, stream).unwrap();
+            gpu.free_async(x, stream);
+            gpu.replay(made, stream).unwrap();
+        }
+        gpu.synchronize(stream);
+        gpu.clean();
+    });
+}

@@ -22,4 +22,5 @@ mod right_programs;
 mod rows;
 mod threads;
 mod wrong_captures;
+mod wrong_modules;
 mod wrong_programs;

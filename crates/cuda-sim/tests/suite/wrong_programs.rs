@@ -334,6 +334,21 @@ const PROGRAMS: &[Wrong] = &[
         },
     ),
     (
+        "a graph replayed when other memory has the place of its own",
+        &["use after free"],
+        |gpu| {
+            let (a, pool) = (gpu.stream(), gpu.pool());
+            let x = gpu.alloc_async(pool, 4, a);
+            gpu.begin(a);
+            gpu.fill(a, x, 1, 1);
+            let exec = gpu.instantiate(gpu.end(a));
+            gpu.replay(exec, a).unwrap();
+            gpu.free_async(x, a);
+            assert_eq!(gpu.alloc_async(pool, 4, a), x);
+            gpu.replay(exec, a).unwrap();
+        },
+    ),
+    (
         "a graph replayed after its page-locked memory was freed",
         &["use after free"],
         |gpu| {
