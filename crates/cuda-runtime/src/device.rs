@@ -1,5 +1,6 @@
 //! A device and the resources that the runtime holds for it.
 
+use crate::adopted::Forgotten;
 use crate::core::DeviceCore;
 use crate::counters::OrderCounts;
 use crate::late_frees;
@@ -29,6 +30,7 @@ pub(crate) struct DeviceResources {
     pools: Vec<Arc<Pool>>,
     memory: DeviceMemory,
     transfers: Transfers,
+    forgotten: Forgotten,
     modules: Modules,
     reclaimer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -113,6 +115,7 @@ impl Device {
             pools,
             memory,
             transfers,
+            forgotten: Forgotten::default(),
             modules: Modules::default(),
             reclaimer: Mutex::new(None),
         })))
@@ -137,6 +140,10 @@ impl Device {
 
     pub(crate) fn transfers(&self) -> &Transfers {
         &self.0.transfers
+    }
+
+    pub(crate) fn forgotten(&self) -> &Forgotten {
+        &self.0.forgotten
     }
 
     pub(crate) fn modules(&self) -> &Modules {
@@ -203,7 +210,7 @@ impl Device {
 
     /// A stream that the user made, to be used like any other until the last clone drops. It is never pooled, and not
     /// destroyed. What may be queued there is unknown, so nothing is assumed: each completion has an event of its own at once, and
-    /// no lease is ever handed out after one.
+    /// no lease is ever handed out after one. The device ends after what Carve has queued there.
     ///
     /// # Errors
     /// [`RuntimeError::Poisoned`], or the error that a destructor left.
@@ -395,6 +402,7 @@ impl Drop for DeviceResources {
             // Modules are unloaded below: their launches must be over.
             self.pools.iter().for_each(|pool| pool.settle());
             self.transfers.settle();
+            self.forgotten.settle();
             self.memory.destroy();
             self.core.host_pool.empty(&self.core);
             self.pools.iter().for_each(|pool| pool.destroy());

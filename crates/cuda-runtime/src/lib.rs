@@ -44,11 +44,12 @@
 //! `discover`, `runtime`, `policy` and `device` set up; `provider` keeps what others need per device; [`StreamPool`] (`stream_pool`) and [`Stream`] lease, `pool` keeps the queue;
 //! `slot` is one driver stream (`slot_queue` queues, `slot_place` makes places and records events, `slot_host` waits, `slot_capture` lets it
 //! be captured), `timeline` what was queued there, `node` a place on one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
-//! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `transfers` are a device's own streams, `host_memory` is page-locked, and so is what others own and `registered`;
+//! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `transfers` are a device's own streams, `adopted` ends those of the user's, `host_memory` is page-locked, and so is what others own and `registered`;
 //! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `fork` tells a child process; `core` holds what all objects
 //! of a device share; [`Latch`] (`latch`) is the lock of streams and ledgers, `counted` counts references, several at a time for [`Handles`] (`handles`);
 //! `primitive` is what loom replaces.
 
+mod adopted;
 mod capture;
 mod clock;
 mod completion;

@@ -68,7 +68,7 @@ impl Last for Lease {
         }
         match lease.origin {
             Origin::Pool(pool) => device.pool(pool).give_back(lease),
-            Origin::User => lease.slot.retire(),
+            Origin::User => device.forgotten().forget(&lease.slot),
             Origin::Device => {}
         }
     }

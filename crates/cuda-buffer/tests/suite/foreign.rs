@@ -194,3 +194,32 @@ fn what_can_not_be_adopted_is_refused_and_not_released() {
     drop(s);
     rig.finish();
 }
+
+/// Kernels on a stream of the user's are waited for before their module is unloaded, whatever they use.
+#[test]
+fn the_device_ends_after_the_work_on_adopted_streams() {
+    for uses_memory in [true, false] {
+        for seed in 0..20 {
+            let rig = Rig::seeded(seed, 2);
+            let (sim, id) = (rig.sim.clone(), rig.device().id());
+            let own = sim.stream_create(id, 0).unwrap();
+            {
+                let kit = Kit::new(rig.runtime.default_device());
+                // SAFETY: the stream is of the device, and is destroyed at the end.
+                let stream = unsafe { rig.device().adopt_stream(own) }.unwrap();
+                let len = if uses_memory { N } else { 0 };
+                let mut x = CudaBuffer::<u32>::new(&rig.device(), len).unwrap();
+                x.fill(&stream, 1).unwrap();
+                let mut access = x.write_synchronized_with(&stream).unwrap();
+                let args = (len as u32, 2_u32, &mut access);
+                kit.step.launch(&stream, elements(1), args).unwrap();
+                access.release().unwrap();
+            }
+            drop(rig);
+            // SAFETY: Carve has forgotten it.
+            unsafe { sim.stream_destroy(id, own) }.unwrap();
+            sim.shutdown();
+            sim.assert_no_reports();
+        }
+    }
+}

@@ -1,11 +1,11 @@
 //! The host, which waits for events and streams, or asks about them.
 
 use super::Waits::{ByAsking, OfHost};
-use super::{Kind, adopt, kind, runtime};
-use crate::kit::{N, block_on, elements};
-use cuda_buffer::{BufferError, DeviceData, Launch, PinnedBuffer};
-use cuda_driver::{Call, Copies, ErrorCode};
-use cuda_runtime::Completion;
+use super::{Case, Kind, adopt, kind, runtime};
+use crate::kit::{MODULE, N, block_on, elements};
+use cuda_buffer::{BufferError, BufferResult, CudaBuffer, DeviceData, Launch, PinnedBuffer};
+use cuda_driver::{Call, Copies, ErrorCode, Streams};
+use cuda_runtime::{Completion, Runtime};
 use std::time::Duration;
 
 pub(super) static KINDS: &[Kind] = &[
@@ -100,6 +100,14 @@ pub(super) static KINDS: &[Kind] = &[
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         Ok(())
     }),
+    kind("a module is unloaded", OfHost, |c, _| {
+        ends_with_a_kernel(c, false)
+    }),
+    kind(
+        "a module is unloaded that a stream of the user's needs",
+        OfHost,
+        |c, _| ends_with_a_kernel(c, true),
+    ),
     kind("a stream whose record failed", OfHost, |c, [s, t, _]| {
         let mut x = c.buffer()?;
         c.no_waits();
@@ -173,6 +181,9 @@ pub(super) static KINDS: &[Kind] = &[
             x.fill(t, 3)
         },
     ),
+    kind("a stream of the user's is forgotten", ByAsking, |c, _| {
+        ends_with_a_kernel(c, true)
+    }),
     kind("page-locked memory is freed", ByAsking, |c, [s, _, _]| {
         let mut x = c.buffer()?;
         let pinned = PinnedBuffer::new(c.device(), N)?;
@@ -208,3 +219,31 @@ pub(super) static KINDS: &[Kind] = &[
         )
     },
 ];
+
+/// Another runtime, which loads the module for itself and ends under a launch, on a stream of its own or one of the user's.
+fn ends_with_a_kernel(c: &Case, adopts: bool) -> BufferResult<()> {
+    let (sim, id) = (&c.rig.sim, c.device().id());
+    let own = sim.stream_create(id, 0).map_err(runtime)?;
+    {
+        let runtime = Runtime::builder().driver(c.tap.clone()).build()?;
+        let device = runtime.default_device();
+        let stream = match adopts {
+            // SAFETY: the stream is of the device, and is destroyed when the runtime has ended.
+            true => unsafe { device.adopt_stream(own) }?,
+            false => device.streams().acquire()?,
+        };
+        let step = device.kernel(&MODULE, "step")?;
+        // No memory that is freed behind the launch, which is waited for as well.
+        let mut x = CudaBuffer::<u32>::new_on(&stream, 0)?;
+        c.tap.remove(c.waits, c.broken);
+        if c.broken && c.waits == OfHost {
+            // Who asks is told the truth.
+            sim.hold_stream(own);
+        }
+        let mut access = x.write_synchronized_with(&stream)?;
+        step.launch(&stream, elements(1), (0_u32, 3_u32, &mut access))?;
+        access.release()?;
+    }
+    // SAFETY: Carve has forgotten it.
+    unsafe { sim.stream_destroy(id, own) }.map_err(runtime)
+}

@@ -1,8 +1,7 @@
 //! Every kind of wait there is, each with a program that needs it: without the wait the simulated device reports the program, or its
 //! result is wrong.
 //!
-//! Not here: the wait at the end of a device for work whose module then is unloaded, which the simulated device does not look at, and the
-//! question whether a reclamation stream is idle, which decides where a free goes and orders nothing.
+//! Not here: the question whether a reclamation stream is idle, which decides where a free goes and orders nothing.
 
 mod device;
 mod host;
