@@ -226,8 +226,10 @@ impl<'s> AccessCompletion<'s> {
         if accesses == 0 {
             return Ok(());
         }
-        let (mut ending, result) = Ending::record(self.stream, timeline, accesses);
+        let mut ending = Ending::of(self.stream, timeline);
+        let result = ending.record(self.stream, accesses);
         guards.end(&mut ending);
+        ending.finish();
         Ok(result?)
     }
 }
@@ -249,7 +251,7 @@ mod sealed {
 
         /// Ends all with what a record returned.
         #[doc(hidden)]
-        fn end(&mut self, ending: &mut Ending);
+        fn end(&mut self, ending: &mut Ending<'_>);
     }
 
     impl<T> Collect for ReadAccess<'_, T> {
@@ -259,7 +261,7 @@ mod sealed {
         }
 
         #[inline(always)]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
             self.guard.end(ending);
         }
     }
@@ -271,7 +273,7 @@ mod sealed {
         }
 
         #[inline(always)]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
             self.guard.end(ending);
         }
     }
@@ -283,7 +285,7 @@ mod sealed {
         }
 
         #[inline]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
             self.end_with(ending);
         }
     }
@@ -295,7 +297,7 @@ mod sealed {
         }
 
         #[inline]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
             self.end_with(ending);
         }
     }
@@ -307,7 +309,7 @@ mod sealed {
         }
 
         #[inline]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
             self.iter_mut().for_each(|guard| guard.end(ending));
         }
     }
@@ -319,7 +321,7 @@ mod sealed {
         }
 
         #[inline]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
             self.iter_mut().for_each(|guard| guard.end(ending));
         }
     }
@@ -335,7 +337,7 @@ mod sealed {
                 }
 
                 #[inline]
-        fn end(&mut self, ending: &mut Ending) {
+        fn end(&mut self, ending: &mut Ending<'_>) {
                     let ($($name,)+) = self;
                     $($name.end(ending);)+
                 }

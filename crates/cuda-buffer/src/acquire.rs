@@ -181,17 +181,27 @@ requests! {
 #[track_caller]
 #[inline(always)]
 pub fn acquire_all<'a, R: Requests<'a>>(stream: &Stream, requests: R) -> BufferResult<R::Accesses> {
-    let _site = CallSite::enter();
+    // Nothing else is done here: what is made beside the accesses has them moved, which takes as long as making them.
     let since = CallSite::current().unwrap_or_else(Location::caller);
     let mut wanted = Wanted::default();
     let ready = requests.ready(&mut wanted);
-    match order(&mut wanted.0, stream, since) {
+    let (ordered, count) = (order(&mut wanted.0, stream, since), wanted.0.len());
+    drop(wanted);
+    match ordered {
         Ok(timeline) => {
             let acquired = Acquired::new(stream, timeline, since);
-            Ok(R::grant(ready, &mut acquired.guards(wanted.0.len())))
+            Ok(R::grant(ready, &mut acquired.guards(count)))
         }
-        Err(error) => Err(*error),
+        Err(error) => failed(error),
     }
+}
+
+/// The error, by itself: one that is moved where accesses are otherwise has those moved as well.
+#[cold]
+#[inline(never)]
+#[expect(clippy::boxed_local, reason = "it is unpacked here")]
+fn failed<T>(error: Box<BufferError>) -> BufferResult<T> {
+    Err(*error)
 }
 
 /// What requests ask for.
@@ -211,13 +221,20 @@ fn order(
     stream: &Stream,
     since: &'static Location<'static>,
 ) -> Result<StreamId, Box<BufferError>> {
+    let _site = CallSite::at(since);
+    let (mut sorted, mut last) = (true, None);
     for (operand, (domain, _)) in wanted.iter().enumerate() {
         if let Err(error) = domain.check_reach(stream) {
             let operand = OperandName::Request(operand);
             return Err(Box::new(BufferError::of_operand(operand)(error)));
         }
+        let id = Some(domain.id());
+        sorted &= last < id;
+        last = id;
     }
+    // Values are mostly made in the order in which they are used.
     match wanted.len() {
+        _ if sorted => {}
         ..=16 => sort(wanted),
         _ => wanted.sort_by_key(|(domain, _)| domain.id()),
     }

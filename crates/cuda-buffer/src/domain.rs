@@ -4,10 +4,10 @@ use crate::arena::CarveDomain;
 use crate::foreign::Foreign;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
-use crate::primitive::{Fault, Latch, Mutex, faulty};
+use crate::primitive::{Fault, Mutex, faulty};
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Spent, Stream};
+use cuda_runtime::{Allocation, Completion, Device, Homed, RuntimeResult, Spent, Standing, Stream};
 use std::cell::Cell;
 use std::num::NonZero;
 use std::ptr::NonNull;
@@ -71,7 +71,7 @@ pub(crate) struct OwnedDomain {
     /// On the device; null for a value of zero length and for page-locked memory.
     address: DevicePtr,
     pub(crate) memory: Memory,
-    pub(crate) ledger: Latch<Ledger>,
+    pub(crate) ledger: Homed<Ledger>,
 }
 
 #[derive(Debug)]
@@ -194,7 +194,7 @@ impl Domain {
             device: device.clone(),
             address,
             memory,
-            ledger: Latch::new(ledger),
+            ledger: Homed::new(ledger),
         }))
     }
 
@@ -264,22 +264,22 @@ impl Domain {
         }
     }
 
-    /// Takes a token, and shows what must come first to `before`. The ledger is open.
-    #[inline(always)]
+    /// Prepares the ledger for an access on `stream`, as [`open`](Self::open) does, and makes it leave another stream.
+    #[inline]
+    pub(crate) fn expect_visit(&self, stream: &Stream) {
+        match self {
+            Self::Owned(owned) => owned.ledger.expect_visit(stream.id()),
+            Self::Carve(carve) => carve.open(),
+        }
+    }
+
+    /// Takes a token, and shows what must come first to `before`. The ledger is open, and the thread has no stream's lock.
     pub(crate) fn begin(
         &self,
         token: Token,
         before: &mut impl FnMut(&Completion),
     ) -> Result<(), AccessError> {
-        if faulty(Fault::SplitGrant) {
-            self.with_ledger(|ledger| ledger.check(token.kind))?;
-            self.with_ledger(|ledger| ledger.grant(token, before));
-            return Ok(());
-        }
-        match self {
-            Self::Owned(owned) => owned.ledger.lock().begin(token, before),
-            Self::Carve(carve) => carve.begin(token.kind, token.holder, before),
-        }
+        self.with_ledger(|ledger| ledger.begin(token, before))
     }
 
     /// Publishes and returns the token, in one step.
@@ -288,19 +288,28 @@ impl Domain {
     }
 
     /// As [`end`](Self::end), among several: what is replaced is spent.
-    #[inline(always)]
     pub(crate) fn end_with(&self, token: Token, done: Option<Completion>, spent: &mut Spent) {
-        if faulty(Fault::SplitEnd) {
-            self.with_ledger(|ledger| ledger.take_back(token.kind, token.holder));
-            return self.with_ledger(|ledger| ledger.publish(token.kind, done, spent));
-        }
+        self.with_ledger(|ledger| ledger.end(token, done, spent));
+    }
+
+    /// As [`end_with`](Self::end_with), of an access on a stream, by who has this stream's lock.
+    #[inline(always)]
+    pub(crate) fn end_on(
+        &self,
+        here: &mut Standing<'_>,
+        token: Token,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
         match self {
-            Self::Owned(owned) => owned.ledger.lock().end(token, done, spent),
+            Self::Owned(owned) => match here.at_home(&owned.ledger) {
+                Some(ledger) => ledger.end(token, done, spent),
+                None => owned.end_visit(here, token, done, spent),
+            },
             Self::Carve(carve) => carve.end(token.kind, token.holder, done, spent),
         }
     }
 
-    #[inline(always)]
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
         match self {
             Self::Owned(owned) => f(&mut owned.ledger.lock()),
@@ -347,6 +356,27 @@ impl Domain {
         };
         let outstanding = owned.ledger.lock().take_outstanding();
         Ok((allocation, outstanding))
+    }
+}
+
+impl OwnedDomain {
+    fn end_visit(
+        &self,
+        here: &Standing<'_>,
+        token: Token,
+        done: Option<Completion>,
+        spent: &mut Spent,
+    ) {
+        let visit = || {
+            let visited = here.visit(&self.ledger);
+            // Another stream becomes its home only while it holds the only access.
+            visited.expect("a ledger is at home on a stream that holds its access, or nowhere")
+        };
+        if faulty(Fault::SplitEnd) {
+            visit().take_back(token.kind, token.holder);
+            return visit().publish(token.kind, done, spent);
+        }
+        visit().end(token, done, spent);
     }
 }
 

@@ -3,14 +3,18 @@
 //! This is what every operation of a program goes through. Guards are small and their parts are handed on one by one: what is
 //! copied as a whole a moment after it was written costs more than the locks.
 
+use crate::arena::CarveDomain;
 use crate::capture::AccessSet;
 use crate::domain::Domain;
-use crate::ledger::{AccessKind, Holder, Predecessors, Token};
+use crate::ledger::{AccessKind, Holder, Ledger, Predecessors, Token};
+use crate::primitive::{Fault, faulty};
 use crate::{AccessError, BufferError, BufferResult};
+use cuda_driver::CallSite;
 use cuda_runtime::{
-    Completion, Handles, RuntimeResult, Session, Spent, Standing, Stream, StreamId, Streams,
+    Completion, Handles, Homed, RuntimeResult, Session, Spent, Standing, Stream, StreamId, Streams,
     current_session,
 };
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -43,13 +47,16 @@ pub(crate) struct Acquired<'s> {
 #[derive(Debug)]
 pub struct Grants<'s> {
     acquired: Acquired<'s>,
-    /// One for each.
-    streams: Streams<'s>,
+    /// One for each. What would be left of them is never given up, so that nothing but the accesses has to be: those can then be
+    /// made where they are going to be.
+    streams: ManuallyDrop<Streams<'s>>,
 }
 
 /// How accesses end that end together, and what that leaves to be given up.
 #[derive(Debug)]
-pub struct Ending {
+pub struct Ending<'s> {
+    /// The stream's lock, for accesses outside captures: a ledger that is at home there is at hand. Given back before all else.
+    here: Option<Standing<'s>>,
     /// A handle of the completion of their work for each; none when no work was queued under them, or it is over.
     done: Option<Handles>,
     how: How,
@@ -75,40 +82,68 @@ impl How {
     }
 }
 
-impl Ending {
-    #[inline]
-    fn new(done: Option<Handles>, how: How) -> Self {
-        let spent = Spent::default();
-        Self { done, how, spent }
+impl<'s> Ending<'s> {
+    /// Of accesses on a timeline of `stream`, a capture's, or else the stream's own: under which no work was queued, or it is over.
+    #[inline(always)]
+    pub(crate) fn of(stream: &'s Stream, timeline: StreamId) -> Self {
+        let how = How::of(stream, timeline);
+        let here = match how {
+            // It fails in a child alone, where nothing ends.
+            How::Eager => stream.standing_outside().ok(),
+            How::Captured | How::Failed => None,
+        };
+        Self {
+            here,
+            done: None,
+            how,
+            spent: Spent::default(),
+        }
     }
 
-    /// With a completion at the tail of a timeline of `stream`, recorded for so many accesses: a capture's, or else the stream's own.
-    /// Those end outside captures also when the stream has begun to capture since: everything queued under them came
-    /// before.
-    #[inline]
-    pub(crate) fn record(
-        stream: &Stream,
-        timeline: StreamId,
-        accesses: usize,
-    ) -> (Self, RuntimeResult<()>) {
-        let how = How::of(stream, timeline);
-        let recorded = match how {
-            How::Eager => stream.record_eager_for(accesses),
-            _ => stream.record_for(accesses).map(Some),
+    /// Records a completion at the timeline's tail for so many accesses. Those of the stream's own end outside captures also when
+    /// the stream has begun to capture since: everything queued under them came before.
+    #[inline(always)]
+    pub(crate) fn record(&mut self, stream: &Stream, accesses: usize) -> RuntimeResult<()> {
+        let recorded = match &mut self.here {
+            Some(here) => here.record_for(accesses),
+            None => self.record_otherwise(stream, accesses),
         };
         match recorded {
-            Ok(done) => (Self::new(done, how), Ok(())),
-            Err(error) => (Self::failed(how), Err(error)),
+            Ok(done) => {
+                self.done = done;
+                Ok(())
+            }
+            Err(error) => {
+                self.fail();
+                Err(error)
+            }
         }
     }
 
     #[cold]
-    fn failed(how: How) -> Self {
-        let how = match how {
-            How::Captured => How::Captured,
-            How::Eager | How::Failed => How::Failed,
-        };
-        Self::new(None, how)
+    fn record_otherwise(&self, stream: &Stream, accesses: usize) -> RuntimeResult<Option<Handles>> {
+        match self.how {
+            How::Captured => stream.record_for(accesses).map(Some),
+            // In a child.
+            How::Eager | How::Failed => stream.device().check_poison().map(|()| None),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self) {
+        self.here = None;
+        if self.how == How::Eager {
+            self.how = How::Failed;
+        }
+    }
+
+    /// Gives the stream's lock back, before what was replaced is given up.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self) {
+        if let Some(here) = &mut self.here {
+            here.reuse(&mut self.spent);
+        }
+        self.here = None;
     }
 }
 
@@ -148,43 +183,54 @@ pub(crate) fn order<'d>(
 ) -> Result<StreamId, Box<BufferError>> {
     // Before any token, which a poisoned device would keep: then the first error is what every call returns.
     stream.device().check_poison().map_err(boxed)?;
-    // Without a lock: a carve may have to wait here for a launch on another thread.
-    wanted.clone().for_each(|(domain, _)| domain.open());
-    let standing = stream.standing().map_err(boxed)?;
-    let timeline = standing.timeline();
-    let acquired = Acquired::new(stream, timeline, since);
-    let captured = timeline != stream.id();
-    let mut ahead = Ahead {
-        standing,
-        needed: Predecessors::new(),
-        failed: None,
-    };
-    let mut own = 0;
-    // Mostly it is the stream itself that comes first.
-    let mut before = |completion: &Completion| match completion.point().stream == timeline {
-        true => own += 1,
-        false => ahead.add(completion),
-    };
-    for (begun, (domain, kind)) in wanted.clone().enumerate() {
-        let holder = acquired.holder();
-        let token = Token { kind, holder };
-        let granted = match captured {
-            false => domain.begin(token, &mut before),
-            true => begin_captured(domain, token, stream, &mut before),
+    'visits: loop {
+        // Without a lock: a carve may have to wait here for a launch on another thread, a ledger has to leave another stream.
+        for (domain, _) in wanted.clone() {
+            domain.expect_visit(stream);
+        }
+        let standing = match stream.standing() {
+            Ok(standing) => standing,
+            Err(error) => return Err(boxed(error)),
         };
-        if let Err(error) = granted {
+        let timeline = standing.timeline();
+        let captured = timeline != stream.id();
+        let mut ahead = Ahead {
+            standing,
+            timeline,
+            own: 0,
+            needed: Predecessors::new(),
+            failed: None,
+        };
+        let acquired = Acquired::new(stream, timeline, since);
+        for (begun, (domain, kind)) in wanted.clone().enumerate() {
+            let holder = acquired.holder();
+            let token = Token { kind, holder };
+            let granted = match domain {
+                _ if captured => ahead.begin_captured(domain, token),
+                Domain::Owned(owned) => ahead.begin(&owned.ledger, token),
+                Domain::Carve(carve) => ahead.begin_carve(carve, token),
+            };
+            let Err(refused) = granted else {
+                continue;
+            };
             drop(ahead);
-            acquired.call_off(wanted.take(begun));
-            return Err(boxed(error));
+            acquired.call_off(wanted.clone().take(begun));
+            match refused {
+                Refused::Excluded(error) => return Err(boxed(*error)),
+                Refused::Elsewhere => continue 'visits,
+            }
         }
-    }
-    ahead.standing.count_own(own);
-    match ahead.wait() {
-        Ok(()) => Ok(timeline),
-        Err(error) => {
-            acquired.call_off(wanted);
-            Err(error)
+        ahead.standing.count_own(ahead.own);
+        if ahead.is_nothing() {
+            return Ok(timeline);
         }
+        return match ahead.wait() {
+            Ok(()) => Ok(timeline),
+            Err(error) => {
+                acquired.call_off(wanted);
+                Err(error)
+            }
+        };
     }
 }
 
@@ -193,33 +239,145 @@ fn boxed(error: impl Into<BufferError>) -> Box<BufferError> {
     Box::new(error.into())
 }
 
-/// What a stream has to wait for.
+/// What comes before accesses on a stream, whose lock is held.
 struct Ahead<'s> {
     standing: Standing<'s>,
+    timeline: StreamId,
+    /// Number of completions of the timeline itself.
+    own: u64,
     needed: Predecessors,
     failed: Option<Box<BufferError>>,
 }
 
+/// Why an access did not begin.
+enum Refused {
+    Excluded(Box<AccessError>),
+    /// The ledger has become at home on another stream, whose lock can't be taken now.
+    Elsewhere,
+}
+
+impl Refused {
+    #[cold]
+    fn excluded(error: AccessError) -> Self {
+        Self::Excluded(Box::new(error))
+    }
+}
+
+#[cold]
+fn push(to: &mut Predecessors, completion: &Completion) {
+    to.push(completion.clone());
+}
+
 impl Ahead<'_> {
+    #[inline(always)]
     fn add(&mut self, completion: &Completion) {
+        // Mostly it is the stream itself that comes first.
+        match completion.point().stream == self.timeline {
+            true => self.own += 1,
+            false => self.add_other(completion),
+        }
+    }
+
+    fn add_other(&mut self, completion: &Completion) {
         match self.standing.needs(completion) {
             Ok(false) => {}
-            // Values that were written together share their completion.
-            Ok(true)
-                if self
-                    .needed
-                    .last()
-                    .is_some_and(|last| last.point() == completion.point()) => {}
-            Ok(true) => self.needed.push(completion.clone()),
+            Ok(true) => {
+                // Values that were written together share their completion.
+                let known = self.needed.last().map(Completion::point);
+                if known != Some(completion.point()) {
+                    self.needed.push(completion.clone());
+                }
+            }
             Err(error) => self.failed = Some(boxed(error)),
         }
     }
 
-    #[inline]
+    /// Takes a token, and notes what must come first.
+    #[inline(always)]
+    fn begin(&mut self, ledger: &Homed<Ledger>, token: Token) -> Result<(), Refused> {
+        let Self {
+            standing,
+            needed,
+            own,
+            timeline,
+            ..
+        } = self;
+        let Some(ledger) = standing.at_home(ledger) else {
+            return self.visit(ledger, token);
+        };
+        if ledger.excludes(token.kind) {
+            return Err(Refused::excluded(ledger.excluding(token.kind)));
+        }
+        let known = needed.len();
+        ledger.grant(
+            token,
+            &mut |completion| match completion.point().stream == *timeline {
+                true => *own += 1,
+                false => push(needed, completion),
+            },
+        );
+        if needed.len() > known {
+            self.sift(known);
+        }
+        Ok(())
+    }
+
+    /// Keeps those from a place in the list on that are needed.
+    #[cold]
+    fn sift(&mut self, known: usize) {
+        let new: Predecessors = self.needed.drain(known..).collect();
+        new.iter().for_each(|completion| self.add_other(completion));
+    }
+
+    /// Takes the token of a ledger that is not at home here.
+    fn visit(&mut self, ledger: &Homed<Ledger>, token: Token) -> Result<(), Refused> {
+        let Some(mut visited) = self.standing.visit(ledger) else {
+            return Err(Refused::Elsewhere);
+        };
+        if visited.excludes(token.kind) {
+            return Err(Refused::excluded(visited.excluding(token.kind)));
+        }
+        if faulty(Fault::SplitGrant) {
+            drop(visited);
+            visited = match self.standing.visit(ledger) {
+                Some(again) => again,
+                None => return Err(Refused::Elsewhere),
+            };
+        }
+        visited.grant(token, &mut |completion| self.add(completion));
+        // Who holds an access finds the ledger where it began, or at home on its own stream.
+        let split = faulty(Fault::SplitGrant) || faulty(Fault::SplitEnd);
+        let alone = visited.held() == 1 && !split;
+        self.standing.settle(visited, alone);
+        Ok(())
+    }
+
+    fn begin_carve(&mut self, carve: &CarveDomain, token: Token) -> Result<(), Refused> {
+        carve
+            .begin(token.kind, token.holder, &mut |completion| {
+                self.add(completion);
+            })
+            .map_err(Refused::excluded)
+    }
+
+    #[cold]
+    fn begin_captured(&mut self, domain: &Domain, token: Token) -> Result<(), Refused> {
+        let session = current_session().expect("the stream's lock has just named it");
+        let token = named(token, self.standing.stream());
+        let begun = session.with_attachment(|set: &mut AccessSet| {
+            set.begin(domain, token, &mut |completion| self.add(completion))
+        });
+        begun.map_err(Refused::excluded)
+    }
+
+    #[inline(always)]
+    fn is_nothing(&self) -> bool {
+        self.failed.is_none() && self.needed.is_empty()
+    }
+
     fn wait(self) -> Result<(), Box<BufferError>> {
         match self.failed {
-            None if self.needed.is_empty() => Ok(()),
-            None => self.standing.wait_for_all(&self.needed).map_err(boxed),
+            None => self.standing.wait_for_needed(&self.needed).map_err(boxed),
             Some(error) => Err(error),
         }
     }
@@ -250,10 +408,11 @@ impl<'s> Acquired<'s> {
     /// Gives tokens back under which nothing was exposed.
     #[cold]
     fn call_off<'d>(&self, begun: impl Iterator<Item = (&'d Domain, AccessKind)>) {
-        let mut ending = Ending::new(None, How::of(self.stream, self.timeline));
+        let mut ending = Ending::of(self.stream, self.timeline);
         begun.for_each(|(domain, kind)| {
             end(&mut ending, domain, kind, self.holder(), self.stream);
         });
+        ending.finish();
     }
 
     /// Records a completion of the accesses' one operation and ends them, or ends them after the operation failed.
@@ -262,16 +421,18 @@ impl<'s> Acquired<'s> {
         accesses: &[(&Domain, AccessKind)],
         queued: RuntimeResult<()>,
     ) -> RuntimeResult<()> {
-        let (mut ending, result) = match queued {
-            Ok(()) => Ending::record(self.stream, self.timeline, accesses.len()),
+        let mut ending = Ending::of(self.stream, self.timeline);
+        let result = match queued {
+            Ok(()) => ending.record(self.stream, accesses.len()),
             Err(error) => {
-                let how = How::of(self.stream, self.timeline);
-                (Ending::failed(how), Err(error))
+                ending.fail();
+                Err(error)
             }
         };
         for &(domain, kind) in accesses {
             end(&mut ending, domain, kind, self.holder(), self.stream);
         }
+        ending.finish();
         result
     }
 
@@ -293,7 +454,7 @@ impl<'s> Acquired<'s> {
     /// All of them as such values: so many.
     #[inline]
     pub(crate) fn guards(self, count: usize) -> Grants<'s> {
-        let streams = self.stream.clones(count);
+        let streams = ManuallyDrop::new(self.stream.clones(count));
         let acquired = self;
         Grants { acquired, streams }
     }
@@ -311,12 +472,39 @@ impl Grants<'_> {
 }
 
 /// Gives a token back, and publishes a completion with it.
-fn end(ending: &mut Ending, domain: &Domain, kind: AccessKind, holder: Holder, stream: &Stream) {
+#[inline(always)]
+fn end(
+    ending: &mut Ending<'_>,
+    domain: &Domain,
+    kind: AccessKind,
+    holder: Holder,
+    stream: &Stream,
+) {
+    match kind {
+        AccessKind::Read => end_read(ending, domain, holder, stream),
+        AccessKind::Write => end_write(ending, domain, holder, stream),
+    }
+}
+
+fn end_read(ending: &mut Ending<'_>, domain: &Domain, holder: Holder, stream: &Stream) {
+    let kind = AccessKind::Read;
+    end_token(ending, domain, Token { kind, holder }, stream);
+}
+
+fn end_write(ending: &mut Ending<'_>, domain: &Domain, holder: Holder, stream: &Stream) {
+    let kind = AccessKind::Write;
+    end_token(ending, domain, Token { kind, holder }, stream);
+}
+
+#[inline(always)]
+fn end_token(ending: &mut Ending<'_>, domain: &Domain, token: Token, stream: &Stream) {
     let done = ending.done.as_mut().map(Handles::take);
-    let token = Token { kind, holder };
-    match ending.how {
-        How::Eager => domain.end_with(token, done, &mut ending.spent),
-        how => end_otherwise(how, domain, (kind, holder), stream, done, &mut ending.spent),
+    match &mut ending.here {
+        Some(here) => domain.end_on(here, token, done, &mut ending.spent),
+        None => {
+            let how = ending.how;
+            end_otherwise(how, domain, token, stream, done, &mut ending.spent);
+        }
     }
 }
 
@@ -325,12 +513,11 @@ fn end(ending: &mut Ending, domain: &Domain, kind: AccessKind, holder: Holder, s
 fn end_otherwise(
     how: How,
     domain: &Domain,
-    (kind, holder): (AccessKind, Holder),
+    token: Token,
     stream: &Stream,
     done: Option<Completion>,
     spent: &mut Spent,
 ) {
-    let token = Token { kind, holder };
     // A child leaves the parent's ledgers, and who may have locked them, alone.
     if stream.device().is_forked() {
         return;
@@ -339,7 +526,7 @@ fn end_otherwise(
         (How::Captured, Some(timeline)) => {
             // A capture that is over took its access set with it.
             if let Some(session) = session_of(stream, timeline) {
-                let token = named(token, stream);
+                let token = named(token, stream.id());
                 let end = |set: &mut AccessSet| set.end(domain.id(), token, done, spent);
                 session.with_attachment(end);
             }
@@ -351,20 +538,9 @@ fn end_otherwise(
 }
 
 /// The token of an access in a capture, which names its stream.
-fn named(mut token: Token, stream: &Stream) -> Token {
-    token.holder.stream = Some(stream.id());
+fn named(mut token: Token, stream: StreamId) -> Token {
+    token.holder.stream = Some(stream);
     token
-}
-
-#[cold]
-fn begin_captured(
-    domain: &Domain,
-    token: Token,
-    stream: &Stream,
-    before: &mut impl FnMut(&Completion),
-) -> Result<(), AccessError> {
-    let session = current_session().expect("the stream's lock has just named it");
-    session.with_attachment(|set: &mut AccessSet| set.begin(domain, named(token, stream), before))
 }
 
 /// This thread's capture, when the stream is on this timeline in it.
@@ -379,6 +555,14 @@ impl Hold {
     #[inline]
     pub(crate) fn stream(&self) -> &Stream {
         self.stream.as_ref().expect("set until the access ends")
+    }
+
+    #[inline(always)]
+    fn holder(&self) -> Holder {
+        Holder {
+            stream: Some(self.timeline),
+            since: self.since,
+        }
     }
 
     /// The timeline that the access is ordered on.
@@ -404,17 +588,13 @@ impl Hold {
         &mut self,
         kind: AccessKind,
         domains: impl Iterator<Item = &'d Domain>,
-        ending: &mut Ending,
+        ending: &mut Ending<'_>,
     ) {
         let Some(stream) = self.stream.take() else {
             return;
         };
-        let holder = Holder {
-            stream: Some(self.timeline),
-            since: self.since,
-        };
         for domain in domains {
-            end(ending, domain, kind, holder, &stream);
+            end(ending, domain, kind, self.holder(), &stream);
         }
         ending.spent.stream(stream);
     }
@@ -425,8 +605,20 @@ impl Hold {
         kind: AccessKind,
         domains: impl ExactSizeIterator<Item = &'d Domain>,
     ) -> RuntimeResult<()> {
-        let (mut ending, result) = Ending::record(self.stream(), self.timeline, domains.len());
-        self.end(kind, domains, &mut ending);
+        let Some(stream) = &self.stream else {
+            return Ok(());
+        };
+        let mut ending = Ending::of(stream, self.timeline);
+        let result = ending.record(stream, domains.len());
+        for domain in domains {
+            end(&mut ending, domain, kind, self.holder(), stream);
+        }
+        ending.finish();
+        // From here on nothing ends a second time, whatever the end of what is spent does, or that of the lease.
+        let spent = std::mem::take(&mut ending.spent);
+        drop(ending);
+        let stream = self.stream.take();
+        drop((spent, stream));
         result
     }
 
@@ -448,6 +640,7 @@ impl Hold {
         if self.is_captured() && session_of(stream, self.timeline).is_none() {
             return;
         }
+        let _site = CallSite::enter();
         if let Err(error) = self.release(kind, domains) {
             device.park(error);
         }
@@ -482,14 +675,16 @@ impl<'a, const WRITES: bool> Guard<'a, WRITES> {
 
     /// Gives the token back without a completion: no work was queued under it, or it is over.
     pub(crate) fn cancel(mut self) {
-        let (stream, timeline) = (self.hold.stream(), self.hold.timeline);
-        let mut ending = Ending::new(None, How::of(stream, timeline));
+        // The clone outlives the lock.
+        let stream = self.hold.stream().clone();
+        let mut ending = Ending::of(&stream, self.hold.timeline);
         self.end(&mut ending);
+        ending.finish();
     }
 
     /// Ends the access with what a record returned, which others may share.
     #[inline(always)]
-    pub(crate) fn end(&mut self, ending: &mut Ending) {
+    pub(crate) fn end(&mut self, ending: &mut Ending<'_>) {
         self.hold.end(Self::KIND, [self.domain].into_iter(), ending);
     }
 

@@ -129,18 +129,24 @@ impl Ledger {
     /// Fails when somebody holds an access that excludes one of `kind`.
     #[inline]
     pub(crate) fn check(&self, kind: AccessKind) -> Result<(), AccessError> {
-        let excluded = match kind {
-            AccessKind::Read => self.writing.is_some(),
-            AccessKind::Write => self.writing.is_some() || !self.reading.is_empty(),
-        };
-        match excluded {
+        match self.excludes(kind) {
             true => Err(self.excluding(kind)),
             false => Ok(()),
         }
     }
 
+    /// Whether somebody holds an access that excludes one of `kind`.
+    #[inline(always)]
+    pub(crate) fn excludes(&self, kind: AccessKind) -> bool {
+        match kind {
+            AccessKind::Read => self.writing.is_some(),
+            AccessKind::Write => self.writing.is_some() || !self.reading.is_empty(),
+        }
+    }
+
+    /// Who excludes an access of `kind`: somebody does.
     #[cold]
-    fn excluding(&self, wanted: AccessKind) -> AccessError {
+    pub(crate) fn excluding(&self, wanted: AccessKind) -> AccessError {
         let (held, holder) = match &self.writing {
             Some(writing) => (AccessKind::Write, Some(writing)),
             None => (AccessKind::Read, self.reading.iter().next()),

@@ -374,7 +374,7 @@ macro_rules! aggregates {
                 self.0.parts.len()
             }
 
-            pub(crate) fn end_with(&mut self, ending: &mut Ending) {
+            pub(crate) fn end_with(&mut self, ending: &mut Ending<'_>) {
                 self.0.hold.end(self.0.kind, domains(self.0.parts), ending);
             }
         }

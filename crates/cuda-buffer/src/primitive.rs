@@ -1,8 +1,6 @@
 //! What ledgers and arenas take from `std` and `parking_lot`, and from loom where that checks them.
 
 #[cfg(not(loom))]
-pub(crate) use cuda_runtime::Latch;
-#[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +8,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering}
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[cfg(loom)]
-pub(crate) use modelled::{Condvar, Mutex, Mutex as Latch, MutexGuard};
+pub(crate) use modelled::{Condvar, Mutex, MutexGuard};
 
 /// A fault that the models are run with, to see that they find it. There is none outside loom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

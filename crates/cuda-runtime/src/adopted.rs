@@ -3,6 +3,7 @@
 use crate::RuntimeResult;
 use crate::completion::Completion;
 use crate::slot::Slot;
+use crate::standing::Standing;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -51,7 +52,9 @@ impl Slot {
         let nothing = self.lock()?.eager.queued == 0;
         match nothing {
             true => Ok(None),
-            false => Ok(self.record_eager(1)?.map(|mut last| last.take())),
+            false => Ok(Standing::outside(self)?
+                .record_for(1)?
+                .map(|mut last| last.take())),
         }
     }
 }

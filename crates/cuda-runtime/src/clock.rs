@@ -81,9 +81,12 @@ impl Clock {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Clock) {
+    /// Takes over what `other` says of all streams but `own`, whose clock this is: that comes first anyway.
+    pub(crate) fn merge(&mut self, other: &Clock, own: StreamId) {
         for &point in &other.entries {
-            self.advance(point);
+            if point.stream != own {
+                self.advance(point);
+            }
         }
     }
 
@@ -115,7 +118,7 @@ mod tests {
                 let high = model.entry(stream).or_insert(0);
                 *high = position.max(*high);
             }
-            left.merge(&right);
+            left.merge(&right, StreamId::from_number(12));
             for stream in 1..12 {
                 let high = model.get(&stream).copied().unwrap_or(0);
                 for position in 1..60 {

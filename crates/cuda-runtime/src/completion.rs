@@ -3,7 +3,7 @@
 use crate::capture;
 use crate::clock::{Clock, Point};
 use crate::core::DeviceCore;
-use crate::counted::{Counted, Sole};
+use crate::counted::{Counted, Shares, Sole};
 use crate::handles::Handles;
 use crate::node::{Node, Scope};
 use crate::slot::Slot;
@@ -53,6 +53,12 @@ impl Completion {
         Handles::of(self.node.share(handles))
     }
 
+    /// Takes back `handles`, if they are of this node and nobody else refers to it; whether it did.
+    #[inline]
+    pub(crate) fn take_back(&mut self, handles: &mut Shares<Node>) -> bool {
+        self.node.take_back(handles)
+    }
+
     /// The node, when nobody else refers to it: to stand for another place.
     pub(crate) fn into_sole(self) -> Result<Sole<Node>, Self> {
         match self.node.is_reusable() {
@@ -99,10 +105,15 @@ impl Completion {
         if Arc::ptr_eq(own, core) || Arc::ptr_eq(&own.driver, &core.driver) {
             return Ok(());
         }
-        Err(RuntimeError::WrongDriver {
+        Err(self.of_another_driver(core))
+    }
+
+    #[cold]
+    fn of_another_driver(&self, core: &DeviceCore) -> RuntimeError {
+        RuntimeError::WrongDriver {
             device: core.id,
-            given: own.id,
-        })
+            given: self.core().id,
+        }
     }
 
     #[inline]

@@ -70,10 +70,16 @@ impl<T> Place<T> {
         check(count);
         let before = self.inner().references.fetch_add(count, Ordering::Relaxed);
         if before > isize::MAX as usize {
-            // As `std::sync::Arc` does: so many were forgotten that the number would wrap.
-            std::process::abort();
+            too_many();
         }
     }
+}
+
+/// As `std::sync::Arc` does: so many were forgotten that the number would wrap. It is a C function, which can't unwind, so that nobody
+/// who counts has to be ready for that.
+#[cold]
+extern "C" fn too_many() -> ! {
+    std::process::abort();
 }
 
 #[inline]
@@ -161,6 +167,19 @@ impl<T: Last> Counted<T> {
         Shares { place, count }
     }
 
+    /// Takes back `shares`, if they are to this value and nobody else refers to it; without a locked operation. Whether it did: then
+    /// there are none left.
+    #[inline]
+    pub(crate) fn take_back(&mut self, shares: &mut Shares<T>) -> bool {
+        let all = self.0.inner == shares.place.inner && self.references() == 1 + shares.count;
+        if all {
+            // Nobody can change it meanwhile.
+            self.0.inner().references.store(1, Ordering::Relaxed);
+            shares.count = 0;
+        }
+        all
+    }
+
     /// As [`share`](Self::share), of a reference that others may be sharing at the same time.
     #[inline]
     pub(crate) fn share_of(this: &Self, count: usize) -> Shares<T> {
@@ -183,6 +202,16 @@ impl<T: Last> Shares<T> {
     pub(crate) fn take(&mut self) -> Option<Counted<T>> {
         self.count = self.count.checked_sub(1)?;
         Some(Counted(self.place))
+    }
+
+    /// One of them, or one more, for who keeps the value alive. Nothing here unwinds.
+    #[inline(always)]
+    pub(crate) fn take_or_more(&mut self) -> Counted<T> {
+        match self.count {
+            0 => self.place.add(1),
+            _ => self.count -= 1,
+        }
+        Counted(self.place)
     }
 
     /// Takes over a reference, when it is to the same value.

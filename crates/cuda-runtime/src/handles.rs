@@ -4,6 +4,7 @@ use crate::completion::Completion;
 use crate::counted::{Counted, Last, Shares};
 use crate::node::Node;
 use crate::stream::{Lease, Stream};
+use std::marker::PhantomData;
 
 /// Handles of one completion, for several who keep one each.
 #[derive(Debug)]
@@ -12,8 +13,8 @@ pub struct Handles(Shares<Node>);
 /// Clones of one stream, for several who keep one each.
 #[derive(Debug)]
 pub struct Streams<'s> {
-    stream: &'s Stream,
     clones: Shares<Lease>,
+    stream: PhantomData<&'s Stream>,
 }
 
 impl Handles {
@@ -36,18 +37,16 @@ impl Handles {
 
 impl<'s> Streams<'s> {
     #[inline]
-    pub(crate) fn of(stream: &'s Stream, clones: Shares<Lease>) -> Self {
-        Self { stream, clones }
+    pub(crate) fn of(_: &'s Stream, clones: Shares<Lease>) -> Self {
+        let stream = PhantomData;
+        Self { clones, stream }
     }
 
     /// One of them; when all that were asked for are taken, one more.
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> Stream {
-        match self.clones.take() {
-            Some(lease) => Stream::of_lease(lease),
-            None => self.stream.clone(),
-        }
+        Stream::of_lease(self.clones.take_or_more())
     }
 }
 
@@ -76,6 +75,14 @@ impl Spent {
     #[inline]
     pub fn completion(&mut self, completion: Completion) {
         add(&mut self.nodes, completion.into_node());
+    }
+
+    /// Gives up those of a place that one of `earlier` refers to, if there is nobody else: it is then alone.
+    #[inline]
+    pub(crate) fn reuse_node(&mut self, earlier: &mut [Completion]) {
+        if let Some(nodes) = &mut self.nodes {
+            earlier.iter_mut().any(|place| place.take_back(nodes));
+        }
     }
 
     /// Gives up a stream.

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// A lock for short sections. Panics don't poison it, and those who wait get it in no particular order.
-pub struct Latch<T> {
+pub(crate) struct Latch<T> {
     held: AtomicBool,
     /// Number of threads that sleep, or are about to.
     asleep: AtomicUsize,
@@ -24,7 +24,7 @@ pub struct Latch<T> {
 
 /// Access to the value of a [`Latch`], which is held until this drops.
 #[must_use = "the latch is given back when this drops"]
-pub struct LatchGuard<'l, T> {
+pub(crate) struct LatchGuard<'l, T> {
     latch: &'l Latch<T>,
     /// It may be sent and shared as the value may be.
     value: PhantomData<&'l mut T>,
@@ -36,7 +36,7 @@ unsafe impl<T: Send> Sync for Latch<T> {}
 impl<T> Latch<T> {
     /// A latch that nobody holds.
     #[inline]
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self {
             held: AtomicBool::new(false),
             asleep: AtomicUsize::new(0),
@@ -47,7 +47,7 @@ impl<T> Latch<T> {
 
     /// Waits until nobody else holds it. A thread that holds it already waits for ever.
     #[inline]
-    pub fn lock(&self) -> LatchGuard<'_, T> {
+    pub(crate) fn lock(&self) -> LatchGuard<'_, T> {
         if !self.try_hold() {
             self.wait();
         }
@@ -57,10 +57,14 @@ impl<T> Latch<T> {
         }
     }
 
-    /// The value, which nobody else can get at.
+    /// As [`lock`](Self::lock), unless it would have to wait.
+    #[cfg(not(loom))]
     #[inline]
-    pub fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
+    pub(crate) fn try_lock(&self) -> Option<LatchGuard<'_, T>> {
+        self.try_hold().then(|| LatchGuard {
+            latch: self,
+            value: PhantomData,
+        })
     }
 
     #[inline]

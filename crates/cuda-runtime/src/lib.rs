@@ -46,7 +46,7 @@
 //! be captured), `timeline` what was queued there, `node` a place on one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `transfers` are a device's own streams, `adopted` ends those of the user's, `host_memory` is page-locked, and so is what others own and `registered`;
 //! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `fork` tells a child process; `core` holds what all objects
-//! of a device share; [`Latch`] (`latch`) is the lock of streams and ledgers, `counted` counts references, several at a time for [`Handles`] (`handles`);
+//! of a device share; `latch` is the lock of streams, [`Homed`] (`homed`) that of ledgers, `counted` counts references, several at a time for [`Handles`] (`handles`);
 //! `primitive` is what loom replaces.
 
 mod adopted;
@@ -64,7 +64,9 @@ mod fork;
 mod gate;
 mod graph;
 mod handles;
+mod homed;
 mod host_memory;
+#[cfg(any(not(loom), test))]
 mod latch;
 mod late_frees;
 #[cfg(all(test, loom))]
@@ -103,7 +105,7 @@ pub use error::{RuntimeError, RuntimeResult};
 pub use finished::Finished;
 pub use graph::Graph;
 pub use handles::{Handles, Spent, Streams};
-pub use latch::{Latch, LatchGuard};
+pub use homed::{Homed, HomedGuard};
 pub use memory::Allocation;
 pub use module::Kernel;
 pub use policy::PoisonPolicy;

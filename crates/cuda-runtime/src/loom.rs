@@ -6,11 +6,12 @@
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::counted::Sole;
+use crate::homed::Homed;
 use crate::latch::Latch;
 use crate::policy::Behaviour;
 use crate::pool::Pool;
 use crate::primitive::Fault;
-use crate::primitive::modelled::FAULT;
+use crate::primitive::modelled::{BUSY, FAULT};
 use crate::slot::Slot;
 use crate::standing::Standing;
 use crate::stream::Lease;
@@ -21,21 +22,26 @@ use cuda_sim::{Schedule, SimDriver};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
 const DEVICE: DeviceId = DeviceId(0);
 
-/// Runs a model as the code is, then with each fault, which it has to find.
+/// Runs a model as the code is, then with each fault, which it has to find; each time with locks that are free to who asks for them
+/// without waiting, and with ones that are not.
 fn check(faults: &[Fault], model: fn()) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let run = || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
+        for busy in [false, true] {
+            BUSY.store(busy, Ordering::Relaxed);
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(3);
+            builder.check(model);
+        }
     };
     run();
     for &fault in faults {
@@ -343,5 +349,76 @@ fn loom_a_latch_lets_in_one_at_a_time() {
         // SAFETY: as above.
         let sum = latch.lock().with(|value| unsafe { *value });
         assert_eq!(sum, 3);
+    });
+}
+
+/// Two streams use a value, and somebody comes to it from elsewhere: one at a time, who sees what the others did, also while the
+/// value settles on a stream and leaves it.
+#[test]
+fn loom_a_value_lets_in_one_at_a_time_wherever_it_is_at_home() {
+    fn add(value: &UnsafeCell<u32>) {
+        // SAFETY: the value is guarded; loom reports it if somebody else is in.
+        value.with_mut(|value| unsafe { *value += 1 });
+    }
+    fn use_on(slot: &Arc<Slot>, value: &Homed<UnsafeCell<u32>>) {
+        loop {
+            value.expect_visit(slot.id);
+            let mut standing = Standing::of(slot).unwrap();
+            if let Some(value) = standing.at_home(value) {
+                return add(value);
+            }
+            if let Some(visited) = standing.visit(value) {
+                add(&visited);
+                return standing.settle(visited, true);
+            }
+        }
+    }
+    check(&[Fault::UnlockedLeave, Fault::BlindVisit], || {
+        let rig = Rig::new(2);
+        let value = Arc::new(Homed::new(UnsafeCell::new(0)));
+        use_on(&rig.slots[0], &value);
+        let other = thread::spawn({
+            let (rig, value) = (rig.clone(), value.clone());
+            move || use_on(&rig.slots[1], &value)
+        });
+        let third = thread::spawn({
+            let value = value.clone();
+            move || add(&value.lock())
+        });
+        use_on(&rig.slots[0], &value);
+        use_on(&rig.slots[0], &value);
+        other.join().unwrap();
+        third.join().unwrap();
+        // SAFETY: as above.
+        let sum = value.lock().with(|value| unsafe { *value });
+        assert_eq!(sum, 5);
+        drop(value);
+        rig.finish();
+    });
+}
+
+/// A stream waits for another one's place while that stream gets more to do, and whether or not its lock is free: the event
+/// is recorded before that, and two that wait for each other come to an end. (If one waited for the other's lock, loom would
+/// abort here.)
+#[test]
+fn loom_streams_that_wait_for_each_other_do() {
+    check(&[], || {
+        let rig = Rig::new(2);
+        rig.fill(0);
+        let done = rig.slots[0].record().unwrap();
+        rig.nothing(1);
+        let back = rig.slots[1].record().unwrap();
+        let other = thread::spawn({
+            let rig = rig.clone();
+            move || {
+                rig.slots[0].wait_for(&back).unwrap();
+                rig.nothing(0);
+            }
+        });
+        rig.slots[1].wait_for(&done).unwrap();
+        rig.fill(1);
+        other.join().unwrap();
+        drop(done);
+        rig.finish();
     });
 }

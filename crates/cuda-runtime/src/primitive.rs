@@ -34,6 +34,10 @@ pub(crate) enum Fault {
     CountedAlone,
     /// The release of a latch orders nothing.
     WeakLatch,
+    /// A value leaves its home without that stream's lock.
+    UnlockedLeave,
+    /// A stream comes to a value by its latch although it is at home on another one.
+    BlindVisit,
 }
 
 /// Whether the models want this fault now.
@@ -59,6 +63,11 @@ pub(crate) mod modelled {
     /// The fault of the model that runs: one at a time.
     pub(crate) static FAULT: std::sync::Mutex<Option<super::Fault>> = std::sync::Mutex::new(None);
 
+    /// Whether who does not wait for a lock finds it taken. Loom does not come to that by itself: it looks at other threads only where
+    /// they take one.
+    pub(crate) static BUSY: std::sync::atomic::AtomicBool =
+        std::sync::atomic::AtomicBool::new(false);
+
     #[derive(Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -74,6 +83,12 @@ pub(crate) mod modelled {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(Some(self.0.lock().unwrap()))
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            let busy = BUSY.load(std::sync::atomic::Ordering::Relaxed);
+            let inner = self.0.try_lock().ok().filter(|_| !busy)?;
+            Some(MutexGuard(Some(inner)))
         }
     }
 

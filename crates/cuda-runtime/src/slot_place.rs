@@ -8,8 +8,9 @@ use crate::handles::Handles;
 use crate::node::Scope;
 use crate::primitive::{Fault, Ordering, faulty};
 use crate::slot::Slot;
-use crate::timeline::Timeline;
+use crate::timeline::{SlotState, Timeline};
 use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::RawEvent;
 use std::sync::Arc;
 
 impl Slot {
@@ -154,6 +155,21 @@ impl Slot {
     /// Records an event for a place that has none, wherever it is asked for.
     pub(crate) fn record_late(&self, place: &Completion) -> RuntimeResult<()> {
         let mut state = self.lock()?;
+        self.record_late_in(&mut state, place)
+    }
+
+    /// As [`record_late`](Self::record_late), unless somebody has the stream: by who has another one, and may not wait for this. The
+    /// event, if there is one now.
+    pub(crate) fn record_at_once(&self, place: &Completion) -> RuntimeResult<Option<RawEvent>> {
+        self.core.origin.check()?;
+        let Some(mut state) = self.state.try_lock() else {
+            return Ok(None);
+        };
+        self.record_late_in(&mut state, place)?;
+        Ok(place.event())
+    }
+
+    fn record_late_in(&self, state: &mut SlotState, place: &Completion) -> RuntimeResult<()> {
         // Somebody may have been faster.
         if place.event().is_some() || place.is_known_complete() {
             return Ok(());
@@ -189,21 +205,6 @@ impl Slot {
             place.mark_complete();
         }
         Ok(Some(done))
-    }
-
-    /// A completion of everything queued outside captures so far, also while the stream captures, in so many handles; `None`
-    /// when that is nothing.
-    pub(crate) fn record_eager(self: &Arc<Self>, handles: usize) -> RuntimeResult<Option<Handles>> {
-        let mut state = self.lock()?;
-        if state.captured.is_some() {
-            // The capture's begin has recorded the tail, and nothing eager was queued since.
-            let tail = state.eager.tail.as_mut();
-            return Ok(tail.map(|tail| tail.share(handles)));
-        }
-        match self.place_for(handles, &mut state.eager, None) {
-            Ok(handles) => Ok(Some(handles)),
-            Err(error) => Err(error),
-        }
     }
 }
 

@@ -3,19 +3,23 @@
 use crate::capture::Session;
 use crate::clock::StreamId;
 use crate::completion::{Completion, needed};
+use crate::handles::{Handles, Spent};
 use crate::primitive::{Fault, LatchGuard, faulty};
 use crate::slot::{Slot, doom};
 use crate::timeline::{SlotState, Timeline};
 use crate::{RuntimeError, RuntimeResult};
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// How a stream stands: what later work on it comes after already. It holds the stream's lock, so it is short-lived, and the
 /// thread that has it does nothing else with the stream.
 ///
 /// For a layer that has many completions to look at and few to wait for. Locks of its own are taken after this one, and
-/// none of them is held when it is given up for waiting.
+/// none of them is held when it is given up for waiting. Values that are at home on the stream are at hand
+/// ([`at_home`](Self::at_home)).
 ///
 /// ```
 /// use cuda_runtime::Runtime;
@@ -28,23 +32,27 @@ use std::rc::Rc;
 /// assert!(!a.standing()?.needs(&done)?, "it is the stream's own");
 /// let mut standing = b.standing()?;
 /// if standing.needs(&done)? {
-///     standing.wait_for_all([&done])?;
+///     standing.wait_for_needed(&[done.clone()])?;
 /// }
 /// assert!(!b.standing()?.needs(&done)?, "it has waited");
 /// # Ok(())
 /// # }
 /// ```
 pub struct Standing<'s> {
-    slot: &'s Slot,
+    slot: &'s Arc<Slot>,
     state: LatchGuard<'s, SlotState>,
+    /// The thread's capture, when the stream is part of it; none for a standing outside captures.
     session: Option<Rc<Session>>,
 }
 
 impl<'s> Standing<'s> {
     #[inline]
-    pub(crate) fn of(slot: &'s Slot) -> RuntimeResult<Self> {
+    pub(crate) fn of(slot: &'s Arc<Slot>) -> RuntimeResult<Self> {
         let mut state = slot.lock()?;
-        let (_, session) = state.active()?;
+        let session = match state.captured.is_none() {
+            true => None,
+            false => state.active()?.1,
+        };
         Ok(Self {
             slot,
             state,
@@ -52,11 +60,34 @@ impl<'s> Standing<'s> {
         })
     }
 
+    /// How the stream stands outside captures, also while it captures.
+    #[inline]
+    pub(crate) fn outside(slot: &'s Arc<Slot>) -> RuntimeResult<Self> {
+        let (state, session) = (slot.lock()?, None);
+        Ok(Self {
+            slot,
+            state,
+            session,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        self.slot
+    }
+
     /// The number of this thread's capture, when the stream is part of it.
     #[inline]
     #[must_use]
     pub fn session(&self) -> Option<u64> {
         self.session.as_deref().map(Session::number)
+    }
+
+    /// Identity of the stream.
+    #[inline]
+    #[must_use]
+    pub fn stream(&self) -> StreamId {
+        self.slot.id
     }
 
     /// Identity of the timeline that operations go to.
@@ -97,6 +128,7 @@ impl<'s> Standing<'s> {
             slot,
             state,
             session,
+            ..
         } = self;
         let result = needs(slot, timeline(state, session.is_some()), completion);
         doom(session.as_deref(), &result);
@@ -117,9 +149,35 @@ impl<'s> Standing<'s> {
                 open.push(completion);
             }
         }
-        if open.is_empty() {
-            return Ok(());
+        self.wait_for_needed(&open)
+    }
+
+    /// Orders later work after `needed`, of which [`needs`](Self::needs) has said so, by as few waits as can be.
+    ///
+    /// # Errors
+    /// As for [`wait_for_all`](Self::wait_for_all).
+    pub fn wait_for_needed<C: Borrow<Completion>>(mut self, needed: &[C]) -> RuntimeResult<()> {
+        if self.session.is_none() && self.state.captured.is_some() {
+            return Err(RuntimeError::CaptureWrongThread);
         }
+        match needed {
+            [] => Ok(()),
+            // One stream's work nearly always comes before.
+            [one] => loop {
+                let one = one.borrow();
+                if self.issue(one)? {
+                    return Ok(());
+                }
+                self = self.once_recorded(&[one])?;
+            },
+            several => self.wait_for_several(several.iter().map(Borrow::borrow)),
+        }
+    }
+
+    fn wait_for_several<'c>(
+        mut self,
+        open: impl Iterator<Item = &'c Completion>,
+    ) -> RuntimeResult<()> {
         let (mut open, implied) = needed(open);
         timeline(&mut self.state, self.session.is_some())
             .counts
@@ -140,19 +198,24 @@ impl<'s> Standing<'s> {
             if open.is_empty() {
                 return Ok(());
             }
-            if faulty(Fault::EarlyClock) {
-                let ahead = timeline(&mut self.state, self.session.is_some());
-                open.iter()
-                    .for_each(|completion| ahead.clock.advance(completion.point()));
-            }
-            // Under the lock of those streams alone: two that wait for each other can't hold both.
-            let Self { slot, state, .. } = self;
-            drop(state);
-            for completion in &open {
-                completion.ensure_event()?;
-            }
-            self = Self::of(slot)?;
+            self = self.once_recorded(&open)?;
         }
+    }
+
+    /// How the stream stands once each of `open` has an event, or is known to be complete.
+    fn once_recorded(mut self, open: &[&Completion]) -> RuntimeResult<Self> {
+        if faulty(Fault::EarlyClock) {
+            let ahead = timeline(&mut self.state, self.session.is_some());
+            open.iter()
+                .for_each(|completion| ahead.clock.advance(completion.point()));
+        }
+        // Under the lock of those streams alone: two that wait for each other can't hold both.
+        let Self { slot, state, .. } = self;
+        drop(state);
+        for completion in open {
+            completion.ensure_event()?;
+        }
+        Self::of(slot)
     }
 
     /// Waits for `completion`, unless that became needless; whether that is settled, or it has to have an event first.
@@ -161,11 +224,43 @@ impl<'s> Standing<'s> {
             slot,
             state,
             session,
+            ..
         } = self;
         let session = session.as_deref();
         let issued = slot.wait_in(timeline(state, session.is_some()), session, completion);
         doom(session, &issued);
         issued
+    }
+
+    /// A completion of everything queued so far, in so many handles. Of a standing outside captures it is a completion of what was
+    /// queued outside, and `None` while the stream captures if that is nothing.
+    ///
+    /// # Errors
+    /// As for [`Stream::record`](crate::Stream::record).
+    #[inline]
+    pub fn record_for(&mut self, handles: usize) -> RuntimeResult<Option<Handles>> {
+        let Self {
+            slot,
+            state,
+            session,
+            ..
+        } = self;
+        if session.is_none() && state.captured.is_some() {
+            // The capture's begin has recorded the tail, and nothing eager was queued since.
+            let tail = state.eager.tail.as_mut();
+            return Ok(tail.map(|tail| tail.share(handles)));
+        }
+        let timeline = timeline(state, session.is_some());
+        match slot.place_for(handles, timeline, session.as_deref()) {
+            Ok(handles) => Ok(Some(handles)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives up what the stream can use again without a locked operation; the rest of `spent` stays there.
+    #[inline]
+    pub fn reuse(&mut self, spent: &mut Spent) {
+        spent.reuse_node(&mut self.state.eager.earlier);
     }
 }
 
@@ -178,13 +273,7 @@ fn timeline(state: &mut SlotState, captured: bool) -> &mut Timeline {
 }
 
 fn needs(slot: &Slot, timeline: &mut Timeline, completion: &Completion) -> RuntimeResult<bool> {
-    completion.check_driver(&slot.core)?;
-    if completion.scope() != timeline.scope {
-        return Err(RuntimeError::CaptureIsolation {
-            recorded: completion.scope().words(),
-            waited: timeline.scope.words(),
-        });
-    }
+    check(slot, timeline, completion)?;
     let point = completion.point();
     if timeline.clock.covers(point) {
         timeline.counts.elided_waited += 1;
@@ -196,37 +285,61 @@ fn needs(slot: &Slot, timeline: &mut Timeline, completion: &Completion) -> Runti
     Ok(false)
 }
 
+/// Fails unless the completion's event means something on the timeline.
+#[inline]
+fn check(slot: &Slot, timeline: &Timeline, completion: &Completion) -> RuntimeResult<()> {
+    if completion.scope() != timeline.scope {
+        return Err(isolated(timeline, completion));
+    }
+    completion.check_driver(&slot.core)
+}
+
+#[cold]
+fn isolated(timeline: &Timeline, completion: &Completion) -> RuntimeError {
+    RuntimeError::CaptureIsolation {
+        recorded: completion.scope().words(),
+        waited: timeline.scope.words(),
+    }
+}
+
 impl Slot {
     /// Orders later work of this stream after `completion`, by a wait where one can matter.
-    pub(crate) fn wait_for(&self, completion: &Completion) -> RuntimeResult<()> {
+    pub(crate) fn wait_for(self: &Arc<Self>, completion: &Completion) -> RuntimeResult<()> {
         Standing::of(self)?.wait_for_all([completion])
     }
 
     /// Waits on a timeline whose lock is held, unless that is needless. Whether it is settled: if not, the completion has to
-    /// have an event first.
+    /// have an event first, and its stream is in use.
     pub(crate) fn wait_in(
         &self,
         timeline: &mut Timeline,
         session: Option<&Session>,
         completion: &Completion,
     ) -> RuntimeResult<bool> {
+        check(self, timeline, completion)?;
         let point = completion.point();
         // What changed while the lock was not held; and what an earlier wait of the same call brought.
         if timeline.clock.covers(point) {
             timeline.counts.elided_waited += 1;
             return Ok(true);
         }
-        let Some(event) = completion.event() else {
-            let known = completion.is_known_complete();
-            timeline.counts.elided_complete += u64::from(known);
-            return Ok(known);
+        let event = match completion.event() {
+            Some(event) => event,
+            None if completion.is_known_complete() => {
+                timeline.counts.elided_complete += 1;
+                return Ok(true);
+            }
+            None => match completion.slot().record_at_once(completion)? {
+                Some(event) => event,
+                None => return Ok(false),
+            },
         };
         self.settle(timeline, session)?;
         timeline.queued += 1;
         self.core
             .call_in_cleanup(|driver| driver.stream_wait_event(self.core.id, self.raw, event))?;
         timeline.counts.waits_issued += 1;
-        timeline.clock.merge(completion.clock());
+        timeline.clock.merge(completion.clock(), timeline.id);
         timeline.clock.advance(point);
         Ok(true)
     }

@@ -180,6 +180,16 @@ impl Stream {
         Standing::of(self.slot())
     }
 
+    /// How the stream stands outside captures, also while it captures: what is recorded there stands for what was queued outside,
+    /// and nothing can be waited for while it captures.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Forked`] in a child process.
+    #[inline]
+    pub fn standing_outside(&self) -> RuntimeResult<Standing<'_>> {
+        Standing::outside(self.slot())
+    }
+
     /// A completion of everything queued so far. When nothing was queued since the last one, it is that one. No event is
     /// recorded before somebody needs it, unless the raw handle of the stream was given out.
     ///
@@ -213,22 +223,9 @@ impl Stream {
     /// As for [`record`](Self::record).
     #[track_caller]
     pub fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
-        let handles = self.record_eager_for(1)?;
-        Ok(handles.map(|mut handles| handles.take()))
-    }
-
-    /// As [`record_eager`](Self::record_eager), in as many handles as there are who keep one.
-    ///
-    /// # Errors
-    /// As for [`record`](Self::record).
-    ///
-    /// # Panics
-    /// As for [`clones`](Self::clones).
-    #[track_caller]
-    #[inline]
-    pub fn record_eager_for(&self, handles: usize) -> RuntimeResult<Option<Handles>> {
         let _site = CallSite::enter();
-        self.slot().record_eager(handles)
+        let handles = self.standing_outside()?.record_for(1)?;
+        Ok(handles.map(|mut handles| handles.take()))
     }
 
     /// Waits on the host for everything queued so far. The proof that it did is good until more is queued.

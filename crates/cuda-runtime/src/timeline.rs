@@ -94,7 +94,7 @@ impl Timeline {
     pub(crate) fn comes_after(&mut self, completion: &Completion, needless: u64) {
         self.counts.elided_waited += needless;
         if completion.point().stream != self.id {
-            self.clock.merge(completion.clock());
+            self.clock.merge(completion.clock(), self.id);
             self.clock.advance(completion.point());
         }
     }
