@@ -28,6 +28,14 @@ pub(crate) fn setup(seed: u64) -> Setup {
     Setup { runtime, stream }
 }
 
+/// Whether the loader finds a driver with a GPU, and not the emulated one.
+pub(crate) fn on_gpu() -> bool {
+    #[cfg(feature = "cuda")]
+    return !cuda_contract::emulated::is_there() && cuda_driver::hardware::open().is_ok();
+    #[cfg(not(feature = "cuda"))]
+    false
+}
+
 /// Makes workspaces of cuBLAS small, where products go through the emulated one: its driver fills whatever is allocated.
 #[cfg(feature = "cuda")]
 pub(crate) fn small_workspaces(runtime: &Runtime) {
