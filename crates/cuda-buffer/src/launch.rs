@@ -28,6 +28,67 @@ impl Operand<'_> {
     pub fn argument(&self) -> Argument {
         self.argument
     }
+
+    /// Fails unless a call that is queued on `stream` may touch `region`, from the operand's address on, in elements of this size: for
+    /// libraries, which take addresses. [`Launch`] checks its arguments by itself. In errors, `call` stands for the kernel, and the
+    /// region's parameter for the argument.
+    ///
+    /// ```
+    /// # use cuda_runtime::Runtime;
+    /// use cuda_buffer::{BufferError, CudaBuffer, DeviceData, LaunchArg};
+    /// use cuda_driver::{Access, Region};
+    ///
+    /// # fn main() -> cuda_buffer::BufferResult<()> {
+    /// # let runtime = Runtime::builder().build()?;
+    /// # let device = runtime.default_device();
+    /// # let stream = device.streams().acquire()?;
+    /// // Columns of three elements, four elements apart.
+    /// let columns = |rows| Region {
+    ///     param: 0,
+    ///     access: Access::Read,
+    ///     offset_bytes: 0,
+    ///     width_bytes: 12,
+    ///     pitch_bytes: 16,
+    ///     rows,
+    /// };
+    /// let matrix = CudaBuffer::<f32>::new(device, 7)?;
+    /// let access = matrix.read_synchronized_with(&stream)?;
+    /// let operand = (&access).operand();
+    /// operand.check_use("a library's function", &stream, 4, &columns(2))?;
+    /// let past = operand.check_use("a library's function", &stream, 4, &columns(3));
+    /// assert!(matches!(past, Err(BufferError::OperandBounds { end: 44, bytes: 28, .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`BufferError::WrongStream`], [`BufferError::OperandType`], [`BufferError::ReadOnlyOperand`], [`BufferError::OperandBounds`]; an
+    /// [`ArgumentType`](LaunchError::ArgumentType) for a value.
+    #[inline]
+    pub fn check_use(
+        &self,
+        call: &'static str,
+        stream: &Stream,
+        element_bytes: usize,
+        region: &Region,
+    ) -> BufferResult<()> {
+        let timeline = stream.timeline();
+        let Some(memory) = &self.memory else {
+            let index = region.param;
+            return Err(LaunchError::ArgumentType {
+                kernel: call,
+                index,
+            }
+            .into());
+        };
+        if memory.timeline != timeline || memory.element_bytes != element_bytes {
+            return Err(misused(call, region.param, memory, timeline, element_bytes));
+        }
+        match covers(memory, region) && (!region.access.writes() || memory.writable) {
+            true => Ok(()),
+            false => Err(uncovered(call, region, memory)),
+        }
+    }
 }
 
 /// The memory behind an argument.
@@ -402,7 +463,7 @@ fn misfit(
 #[inline]
 fn covers(memory: &OperandMemory, region: &Region) -> bool {
     let rows = match region.rows {
-        1 => 0,
+        0 | 1 => 0,
         rows => (rows - 1).saturating_mul(region.pitch_bytes),
     };
     let bytes = rows.saturating_add(region.width_bytes);
@@ -412,7 +473,7 @@ fn covers(memory: &OperandMemory, region: &Region) -> bool {
 /// One past the last byte that a region touches, from the argument's address on.
 fn end_of(region: &Region) -> i64 {
     let rows = match region.rows {
-        1 => Some(0),
+        0 | 1 => Some(0),
         rows => (rows - 1).checked_mul(region.pitch_bytes),
     };
     rows.and_then(|start| start.checked_add(region.width_bytes))
