@@ -100,3 +100,31 @@ fn every_constant_has_the_declared_value() {
         libraryPropertyType_t::PATCH = libraryPropertyType_t::PATCH_LEVEL;
     }
 }
+
+/// Every status of the header is known by its name; the compiler sees that none is left out here.
+#[test]
+fn every_status_has_its_name() {
+    use cudarc::cublas::sys::cublasStatus_t as Status;
+    macro_rules! names {
+        ($($name:ident)*) => {{
+            let name = |status: Status| match status { $(Status::$name => stringify!($name),)* };
+            [$((Status::$name as u32, name(Status::$name))),*]
+        }};
+    }
+    let declared = names! {
+        CUBLAS_STATUS_SUCCESS
+        CUBLAS_STATUS_NOT_INITIALIZED
+        CUBLAS_STATUS_ALLOC_FAILED
+        CUBLAS_STATUS_INVALID_VALUE
+        CUBLAS_STATUS_ARCH_MISMATCH
+        CUBLAS_STATUS_MAPPING_ERROR
+        CUBLAS_STATUS_EXECUTION_FAILED
+        CUBLAS_STATUS_INTERNAL_ERROR
+        CUBLAS_STATUS_NOT_SUPPORTED
+        CUBLAS_STATUS_LICENSE_ERROR
+    };
+    let ours = crate::types::STATUS
+        .iter()
+        .map(|(number, name, _)| (*number, name.to_str().unwrap()));
+    assert_eq!(ours.collect::<Vec<_>>(), declared);
+}

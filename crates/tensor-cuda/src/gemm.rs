@@ -19,7 +19,8 @@ use cuda_driver::CallSite;
 ///
 /// # Errors
 /// [`ShapeMismatch`](crate::TensorError::ShapeMismatch), [`WrongDevice`](crate::TensorError::WrongDevice), [`Aliased`](crate::TensorError::Aliased) and [`DimTooLarge`](crate::TensorError::DimTooLarge) with the
-/// operand; [`OverlappingWrite`](crate::TensorError::OverlappingWrite); [`NoProvider`](crate::TensorError::NoProvider), [`Provider`](crate::TensorError::Provider); no room for a copy; an access that is
+/// operand; [`Misaligned`](crate::TensorError::Misaligned) for complex elements that lie at no multiple of their size, from an arena with
+/// less alignment; [`OverlappingWrite`](crate::TensorError::OverlappingWrite); [`NoProvider`](crate::TensorError::NoProvider), [`Provider`](crate::TensorError::Provider); no room for a copy; an access that is
 /// refused, such as that of an operand which a forgotten guard writes; the driver's own.
 #[track_caller]
 pub fn gemm<'a, 'b, 'c, T: Number>(

@@ -292,6 +292,7 @@ impl<T: Number> Product<'_, T> {
         accesses: &mut [Accesses<'_, T>],
         workspace: &mut WriteAccess<'_, u8>,
     ) -> TensorResult<()> {
+        accesses.iter().try_for_each(|each| self.aligned(each))?;
         for (form, memory) in alike(forms, accesses) {
             let product = self.product(state, form, memory[0]);
             match memory.len() {
@@ -313,8 +314,17 @@ impl<T: Number> Product<'_, T> {
         accesses: &mut Accesses<'_, T>,
         workspace: DeviceSliceMut<'_, u8>,
     ) -> TensorResult<()> {
+        self.aligned(accesses)?;
         let product = self.product(state, form, memory(form, accesses));
         engine.product(self.operation.stream, &product, workspace)
+    }
+
+    /// Elements at multiples of their size: libraries take a complex number at once, which is aligned less by itself.
+    #[inline]
+    fn aligned(&self, (out, a, b): &Accesses<'_, T>) -> TensorResult<()> {
+        let slices = [out.as_slice(), a.as_slice(), b.as_slice()];
+        let mut all = self.names.into_iter().zip(slices);
+        all.try_for_each(|(name, slice)| self.operation.aligned(name, slice, size_of::<T>() as u64))
     }
 
     /// What a provider is asked for, with A, B and C at `memory`.

@@ -36,6 +36,9 @@ pub trait MatrixProvider: fmt::Debug + Send + Sync {
 }
 
 /// A handle of a [`MatrixProvider`].
+///
+/// Anybody can call it, with any numbers. So one that passes addresses on has to see for itself that the operands hold what a product
+/// touches, on its stream: by [`Operand::check_use`], as a launch does. Those of this crate do.
 pub trait MatrixHandle: fmt::Debug + Send {
     /// Queues a product on `stream`, with `workspace` as its only scratch memory.
     ///
@@ -44,7 +47,7 @@ pub trait MatrixHandle: fmt::Debug + Send {
     ///
     /// # Errors
     /// Every status of the library but success, as [`Provider`](crate::TensorError::Provider). Nothing is queued then, or of a batch
-    /// the products before the one that fails.
+    /// the products before the one that fails. [`Buffer`](crate::TensorError::Buffer) for operands that don't hold what is touched.
     fn product(
         &mut self,
         stream: &Stream,

@@ -2,14 +2,15 @@
 
 use crate::common::{Setup, setup};
 use crate::exact::{C32, C64, Exact};
-use cuda_buffer::DeviceData;
+use cuda_buffer::{DeviceArena, DeviceData, DeviceSlab};
 use cuda_driver::Call;
 use cuda_runtime::Runtime;
 use half::{bf16, f16};
 use ndarray::{Array1, Array2, array};
+use space_core::{Alignment, Undef};
 use tensor_cuda::{
-    Blas, CudaTensor, Layout, TensorError, TensorView, assign_product, gemm, gemm_batched,
-    gemm_strided_batched, gemv, matmul, to_ndarray,
+    Blas, CudaTensor, IntoViewMut, Layout, TensorError, TensorResult, TensorView, assign_product,
+    fill, gemm, gemm_batched, gemm_strided_batched, gemv, matmul, to_ndarray,
 };
 
 fn matrix(setup: &Setup, host: &Array2<f64>) -> CudaTensor<f64, 2> {
@@ -137,7 +138,7 @@ fn case_21_what_is_not_read_can_be_anything() {
     );
     // No products either: neither is the provider called.
     assert_eq!(Blas::of(device).counts().products, 1);
-    tensor_cuda::fill(&setup.stream, &mut c, C64::new(f64::NAN, 0.0)).unwrap();
+    fill(&setup.stream, &mut c, C64::new(f64::NAN, 0.0)).unwrap();
     gemm_strided_batched(&setup.stream, &mut c, zero, &nan, &nan, zero).unwrap();
     assert!(
         c.to_ndarray()
@@ -146,7 +147,7 @@ fn case_21_what_is_not_read_can_be_anything() {
             .all(|&x| x == C64::new(0.0, 0.0))
     );
     // beta = 1: what is there stays.
-    tensor_cuda::fill(&setup.stream, &mut c, C64::new(f64::NAN, 0.0)).unwrap();
+    fill(&setup.stream, &mut c, C64::new(f64::NAN, 0.0)).unwrap();
     gemm_strided_batched(&setup.stream, &mut c, one, &ones, &ones, one).unwrap();
     assert!(c.to_ndarray().unwrap().iter().all(|x| x.re.is_nan()));
     drop((nan, ones, c));
@@ -378,4 +379,54 @@ fn products_outlive_the_runtime_handle() {
         simulated.assert_no_reports();
         assert!(simulated.shutdown().is_empty());
     }
+}
+
+/// Libraries take a complex number at once, which in Rust is aligned as its parts are.
+#[test]
+fn complex_elements_at_no_multiple_of_their_size_are_refused() {
+    fn check<T: Exact>(setup: &Setup) {
+        let (device, stream) = (setup.device(), &setup.stream);
+        let slab = DeviceSlab::new(device, 4096).unwrap();
+        // Each carve at its element type's own alignment.
+        let arena = DeviceArena::aligned(slab, Alignment::new(1).unwrap()).unwrap();
+        let new = || arena.alloc(Undef::<T, _>::new([2, 2])).unwrap();
+        let (mut even, _odd) = (
+            new(),
+            arena.alloc(Undef::<T::Magnitude, _>::new([1])).unwrap(),
+        );
+        let mut odd = new();
+        let (one, zero) = (T::of(1.0, 0.0), T::of(0.0, 0.0));
+        let a = CudaTensor::full(stream, [2, 2], one).unwrap();
+        fill(stream, &mut odd, one).unwrap();
+        let blas = Blas::of(device);
+        let products = blas.counts().products;
+        let told = |refused: TensorResult<()>, name: &str| match refused.unwrap_err() {
+            TensorError::Misaligned {
+                operand,
+                align_bytes,
+                ..
+            } => assert_eq!((operand, align_bytes), (name, size_of::<T>() as u64)),
+            error => panic!("{error}"),
+        };
+        told(gemm(stream, &mut odd, one, &a, &a, zero), "out");
+        told(gemm(stream, &mut even, one, &odd, &a, zero), "a");
+        told(gemm(stream, &mut even, one, &a, &odd, zero), "b");
+        // None of a batch is queued.
+        let outs = [(&mut even).into_view_mut(), (&mut odd).into_view_mut()];
+        told(
+            gemm_batched(stream, outs, one, [&a, &a], [&a, &a], zero),
+            "out",
+        );
+        assert_eq!(blas.counts().products, products);
+        // What is aligned less by itself is scaled and copied as ever, and multiplied where it lies well.
+        gemm(stream, &mut odd, zero, &a, &a, one).unwrap();
+        gemm(stream, &mut even, one, &a, &a, zero).unwrap();
+        let two = T::of(2.0, 0.0);
+        assert!(to_ndarray(&even).unwrap().iter().all(|x| *x == two));
+        assert!(to_ndarray(&odd).unwrap().iter().all(|x| *x == one));
+    }
+    let setup = setup(0);
+    check::<C32>(&setup);
+    check::<C64>(&setup);
+    setup.finish();
 }

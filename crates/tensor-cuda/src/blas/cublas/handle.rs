@@ -2,8 +2,9 @@
 
 use super::calls::cublasStatus_t;
 use super::error::CublasError;
+use super::operands::{addresses, scratch};
 use super::owned::{Owned, check, failed_call};
-use super::product::{Form, Memory, address};
+use super::product::{Form, Memory};
 use super::provider::Cublas;
 use super::setting::{Called, Setting};
 use super::tables::Tables;
@@ -168,9 +169,11 @@ impl MatrixHandle for CublasHandle {
         product: &MatrixProduct<'_>,
         workspace: DeviceSliceMut<'_, u8>,
     ) -> TensorResult<()> {
+        stream.check_device(self.owned.device())?;
         let form = Form::of(&self.provider, product)?;
-        let operands = [product.a.memory, product.b.memory, product.c.memory].map(address);
-        let workspace = (workspace.address(), workspace.bytes());
+        let memory = [product.a.memory, product.b.memory, product.c.memory];
+        let operands = addresses(stream, product, memory)?;
+        let workspace = scratch(stream, workspace)?;
         match product.deterministic && product.batch > 1 {
             true => {
                 let each = (0..product.batch).map(|i| form.at(operands, i));
@@ -188,22 +191,20 @@ impl MatrixHandle for CublasHandle {
         memory: &[[Operand<'_>; 3]],
         workspace: &mut WriteAccess<'_, u8>,
     ) -> TensorResult<()> {
+        stream.check_device(self.owned.device())?;
         let form = Form::of(&self.provider, product)?;
-        let whole = workspace.as_slice_mut();
-        let workspace = (whole.address(), whole.bytes());
-        let matrices = memory.iter().map(|matrices| matrices.map(address));
-        let aligned = |address: DevicePtr| address.0.is_multiple_of(ALIGNMENT);
-        if product.deterministic || !matrices.clone().all(|each| each.map(aligned) == [true; 3]) {
-            return self.queue_each(stream, &form, matrices, workspace);
+        let workspace = scratch(stream, workspace.as_slice_mut())?;
+        let matrices = memory
+            .iter()
+            .map(|memory| addresses(stream, product, *memory))
+            .collect::<Result<Vec<_>, _>>()?;
+        let aligned = |address: &DevicePtr| address.0.is_multiple_of(ALIGNMENT);
+        if product.deterministic || !matrices.iter().flatten().all(aligned) {
+            return self.queue_each(stream, &form, matrices.into_iter(), workspace);
         }
         // One array after the other, as the library takes them.
-        let pointers: Vec<u64> = (0..3)
-            .flat_map(|which| {
-                memory
-                    .iter()
-                    .map(move |matrices| address(matrices[which]).0)
-            })
-            .collect();
+        let array = |which: usize| matrices.iter().map(move |each| each[which].0);
+        let pointers: Vec<u64> = (0..3).flat_map(array).collect();
         let mut tables = std::mem::take(&mut self.tables);
         let done = tables.with(stream, &pointers, |base| {
             let array = |which: usize| DevicePtr(base.0 + (8 * which * memory.len()) as u64);

@@ -113,6 +113,11 @@ impl Owned {
     pub(super) fn raw(&self) -> RawHandle {
         self.raw
     }
+
+    /// The device in whose context it was made.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
 }
 
 /// Makes the device's context current on this thread.

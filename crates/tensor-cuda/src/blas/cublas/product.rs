@@ -6,12 +6,11 @@ use super::calls::{
 };
 use super::error::ProductSizes;
 use super::library::Library;
+use super::operands::factors;
 use super::provider::{Cublas, MathMode, Width};
-use crate::blas::{ElementType, MatrixProduct, Transform};
+use crate::blas::{ElementType, MatrixProduct, MatrixProvider, Transform};
 use crate::{TensorError, TensorResult};
-use cuda_buffer::Operand;
-use cuda_driver::{Argument, DevicePtr, Scalar};
-use half::{bf16, f16};
+use cuda_driver::{DevicePtr, Scalar};
 use std::ffi::{c_int, c_longlong, c_void};
 use std::ptr::with_exposed_provenance_mut;
 
@@ -70,23 +69,27 @@ impl Form {
             n,
             k,
             batch,
-            alpha,
             a,
             b,
-            beta,
             c,
+            // Taken apart below.
+            alpha: _,
+            beta: _,
             // Every single product is.
             deterministic: _,
         } = *product;
+        let [alpha, beta] = factors(product)?;
         let (data, compute) = types(element, provider.math());
-        let too_large = |dim: usize| TensorError::DimTooLarge {
-            operation: "product",
-            operand: "out",
-            provider: provider.library().name,
-            dim,
-            max: i64::MAX as u64,
+        let size = |dim: usize| match i64::try_from(dim) {
+            Ok(size) if dim as u64 <= provider.max_dim() => Ok(size),
+            _ => Err(TensorError::DimTooLarge {
+                operation: "product",
+                operand: "out",
+                provider: provider.name(),
+                dim,
+                max: provider.max_dim(),
+            }),
         };
-        let size = |dim: usize| i64::try_from(dim).map_err(|_| too_large(dim));
         let sizes = [size(m)?, size(n)?, size(k)?];
         let leading = [size(a.leading)?, size(b.leading)?, size(c.leading)?];
         let count = size(batch)?;
@@ -96,11 +99,12 @@ impl Form {
             operations: [operation(a.transform), operation(b.transform)],
             data,
             compute,
-            alpha: factor(element, alpha),
-            beta: factor(element, beta),
+            alpha,
+            beta,
             sizes,
             leading,
-            steps: [size(a.step)?, size(b.step)?, size(c.step)?],
+            // Of 64 bits in all functions, and no longer than the memory.
+            steps: [a.step, b.step, c.step].map(|step| step as c_longlong),
             count,
             wide: match provider.width() {
                 Width::Fitting => !fits,
@@ -118,6 +122,12 @@ impl Form {
         })
     }
 
+    /// Whether it takes the functions with 64-bit sizes.
+    #[cfg(test)]
+    pub(super) fn is_wide(&self) -> bool {
+        self.wide
+    }
+
     /// One of the products alone.
     pub(super) fn alone(self) -> Self {
         let told = ProductSizes {
@@ -133,12 +143,7 @@ impl Form {
 
     /// Where the matrices of product `i` are, when those of the first one are at `first`.
     pub(super) fn at(&self, first: [DevicePtr; 3], i: usize) -> [DevicePtr; 3] {
-        let bytes = match self.data {
-            cudaDataType_t::R_16F | cudaDataType_t::R_16BF => 2,
-            cudaDataType_t::R_32F => 4,
-            cudaDataType_t::R_64F | cudaDataType_t::C_32F => 8,
-            _ => 16,
-        };
+        let bytes = bytes_of(self.told.element) as u64;
         std::array::from_fn(|which| {
             let elements = self.steps[which].cast_unsigned() * i as u64;
             DevicePtr(first[which].0 + elements * bytes)
@@ -204,7 +209,7 @@ impl Form {
                     strided: library.products.cublasGemmStridedBatchedEx,
                     pointers: library.products.cublasGemmBatchedEx,
                 };
-                // Larger ones were refused before, by the provider's largest dimension.
+                // Larger ones were refused when the form was made, by the provider's largest dimension.
                 // SAFETY: the caller's promise.
                 unsafe { self.queue_by(&functions, handle, memory, |size| size as c_int) }
             }
@@ -397,6 +402,16 @@ struct Functions<S> {
     pointers: Pointers<S>,
 }
 
+/// Bytes of an element.
+pub(super) fn bytes_of(element: ElementType) -> usize {
+    match element {
+        ElementType::F16 | ElementType::Bf16 => 2,
+        ElementType::F32 => 4,
+        ElementType::F64 | ElementType::C32 => 8,
+        ElementType::C64 => 16,
+    }
+}
+
 /// The type of the elements, and what sums are computed in.
 fn types(element: ElementType, math: MathMode) -> (cudaDataType_t, cublasComputeType_t) {
     use cublasComputeType_t as Compute;
@@ -423,31 +438,10 @@ fn operation(transform: Transform) -> cublasOperation_t {
     }
 }
 
-/// A factor in the scale type of its element's compute type: that of 16-bit elements is `f32`.
-fn factor(element: ElementType, factor: Operand<'_>) -> Scalar {
-    let Argument::Scalar(scalar) = factor.argument() else {
-        unreachable!("factors are values");
-    };
-    match element {
-        ElementType::F16 => scalar.get::<f16>().map(|x| Scalar::new(x.to_f32())),
-        ElementType::Bf16 => scalar.get::<bf16>().map(|x| Scalar::new(x.to_f32())),
-        _ => Some(scalar),
-    }
-    .unwrap_or(scalar)
-}
-
 fn bytes(scalar: &Scalar) -> *const c_void {
     scalar.as_bytes().as_ptr().cast()
 }
 
 fn pointer(address: DevicePtr) -> *mut c_void {
     with_exposed_provenance_mut(address.0 as usize)
-}
-
-/// The address of an operand in device memory.
-pub(super) fn address(operand: Operand<'_>) -> DevicePtr {
-    match operand.argument() {
-        Argument::Pointer(address) => address,
-        Argument::Scalar(_) => unreachable!("matrices lie in device memory"),
-    }
 }

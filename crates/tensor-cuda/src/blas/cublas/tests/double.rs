@@ -93,6 +93,17 @@ impl Double {
         count
     }
 
+    /// What the library calls a status.
+    pub(super) fn status_name(&self, status: u32) -> String {
+        type Name = unsafe extern "C" fn(c_uint) -> *const c_char;
+        let name = self.symbol::<Name>(c"cublasGetStatusName").unwrap();
+        // SAFETY: the function takes no pointer, and returns text that ends with a zero and lives for ever.
+        let name = unsafe { name(status) };
+        // SAFETY: as above.
+        let name = unsafe { CStr::from_ptr(name) };
+        name.to_str().unwrap().to_owned()
+    }
+
     /// How often each product was called while `run` ran.
     pub(super) fn products_of(&self, run: impl FnOnce()) -> Vec<(&'static str, u64)> {
         const NAMES: [&str; 6] = [

@@ -155,6 +155,22 @@ fn every_status_is_an_error_and_nothing_is_lost() {
     assert_eq!(CublasStatus(99).to_string(), "status [99]");
 }
 
+/// Those of the library, whose names a test of it compares with the header.
+#[test]
+fn every_status_is_told_by_its_name() {
+    let Some(double) = Double::find() else { return };
+    let mut known = 0;
+    for status in 0..=64 {
+        let theirs = double.status_name(status);
+        match CublasStatus(status).name() {
+            Some(name) => assert_eq!(name, theirs),
+            None => assert_eq!(theirs, "CUBLAS_STATUS_UNKNOWN", "[{status}] has no name"),
+        }
+        known += u32::from(CublasStatus(status).name().is_some());
+    }
+    assert_eq!(known, 10);
+}
+
 /// Handles are used again, and end when that is asked for: not in a capture, and not those that a graph keeps.
 #[test]
 fn handles_are_kept_for_the_next_and_end_on_request() {

@@ -3,6 +3,7 @@
 
 mod batches;
 mod captures;
+mod direct;
 mod double;
 mod finding;
 mod handles;
