@@ -127,8 +127,8 @@ pub trait DeviceData {
         transfer::copy_out(stream, dst.into(), self.read())
     }
 
-    /// Queues a copy of rows of `src`, which is on the same device, on `stream`: both start with their first row. Elements between
-    /// the rows are not touched.
+    /// Queues a copy of rows of `src` on `stream`: both start with their first row. Elements between the rows are not touched. Where
+    /// the two are on different devices, the stream is of one of them.
     ///
     /// ```
     /// use cuda_buffer::{CudaBuffer, DeviceData, Rows};

@@ -4,7 +4,7 @@ use crate::OperandName::{Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::ledger::AccessKind;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
-use crate::transfer::{at, no_bytes, operate, reached, same_length};
+use crate::transfer::{at, no_bytes, operate, reach, reached, same_length};
 use crate::{BufferError, BufferResult, host_copy};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
 use cuda_driver::{CallSite, CopyRows, Driver};
@@ -182,21 +182,26 @@ pub(crate) fn copy<T: Copy + 'static>(
     rows: Rows,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    reached(Destination, stream.check_device(dst.domain.device()))?;
-    reached(Source, stream.check_device(src.domain.device()))?;
+    let (dst_device, src_device) = (dst.domain.device(), src.domain.device());
+    let peers = reach(stream, dst_device, src_device)?;
     let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
         return Ok(());
     };
     let device = stream.device().id();
+    let (dst_device, src_device) = (dst_device.id(), src_device.id());
     let to = at(dst.domain, dst.offset_bytes);
     let from = at(src.domain, src.offset_bytes);
     let wanted = [
         (dst.domain, AccessKind::Write),
         (src.domain, AccessKind::Read),
     ];
-    let queue = |driver: &dyn Driver, raw| {
+    let queue = |driver: &dyn Driver, raw| match peers {
         // SAFETY: all rows lie within their domains, which are different ones: the same would be refused.
-        unsafe { driver.copy_rows_device_async(device, to, from, shape, raw) }
+        false => unsafe { driver.copy_rows_device_async(device, to, from, shape, raw) },
+        // SAFETY: as above, each on its own device.
+        true => unsafe {
+            driver.copy_rows_peer_async(device, dst_device, to, src_device, from, shape, raw)
+        },
     };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }

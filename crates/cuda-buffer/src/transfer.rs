@@ -9,7 +9,7 @@ use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{NoUninit, Pod};
 use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::{RuntimeResult, Stream};
+use cuda_runtime::{Device, RuntimeResult, Stream};
 use std::panic::Location;
 
 pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
@@ -62,13 +62,7 @@ pub(crate) fn copy<T: Copy + 'static>(
     let _site = CallSite::enter();
     same_length(src.len, dst.len)?;
     let (dst_device, src_device) = (dst.domain.device(), src.domain.device());
-    let peers = !dst_device.same(src_device);
-    if peers && stream.device().same(src_device) {
-        reached(Destination, src_device.check_driver(dst_device))?;
-    } else {
-        reached(Destination, stream.check_device(dst_device))?;
-        reached(Source, dst_device.check_driver(src_device))?;
-    }
+    let peers = reach(stream, dst_device, src_device)?;
     if no_bytes::<T>(dst.len) {
         return Ok(());
     }
@@ -93,6 +87,18 @@ pub(crate) fn copy<T: Copy + 'static>(
     };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }
+}
+
+/// Whether a copy is between two devices; one of them has to be the stream's.
+pub(crate) fn reach(stream: &Stream, dst: &Device, src: &Device) -> BufferResult<bool> {
+    let peers = !dst.same(src);
+    if peers && stream.device().same(src) {
+        reached(Destination, src.check_driver(dst))?;
+    } else {
+        reached(Destination, stream.check_device(dst))?;
+        reached(Source, dst.check_driver(src))?;
+    }
+    Ok(peers)
 }
 
 #[track_caller]

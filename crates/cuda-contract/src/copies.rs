@@ -134,6 +134,62 @@ pub(crate) fn rows_are_copied_and_the_rest_is_not_touched(subject: &Subject) {
     assert_eq!(refused.unwrap_err().code, ErrorCode::INVALID_VALUE);
 }
 
+/// Rows of two numbers, there and back, on a stream of either device.
+pub(crate) fn rows_go_to_another_device(subject: &Subject) {
+    let (here, there) = (subject.bench(), subject.bench_on(DeviceId(1)));
+    let (x, y) = (here.zeros(12), there.zeros(12));
+    here.write(x, &[1, 2, 0, 3, 4, 0, 5, 6, 0, 0, 0, 0]);
+    there.write(y, &[9; 12]);
+    let shape = CopyRows {
+        width_bytes: 8,
+        rows: 3,
+        dst_pitch_bytes: 16,
+        src_pitch_bytes: 12,
+    };
+    let stream = here.stream();
+    // SAFETY: all rows lie within the memory, and nothing else uses it.
+    ok(unsafe {
+        let (from, to) = (here.device, there.device);
+        here.driver
+            .copy_rows_peer_async(here.device, to, y, from, x, shape, stream)
+    });
+    here.wait(stream);
+    assert_eq!(there.read(y, 12), [1, 2, 9, 9, 3, 4, 9, 9, 5, 6, 9, 9]);
+
+    here.write(x, &[8; 12]);
+    let back = CopyRows {
+        dst_pitch_bytes: 8,
+        src_pitch_bytes: 16,
+        ..shape
+    };
+    let stream = there.stream();
+    // SAFETY: as above.
+    ok(unsafe {
+        let (from, to) = (there.device, here.device);
+        there
+            .driver
+            .copy_rows_peer_async(there.device, to, x, from, y, back, stream)
+    });
+    there.wait(stream);
+    assert_eq!(here.read(x, 12), [1, 2, 3, 4, 5, 6, 8, 8, 8, 8, 8, 8]);
+
+    let narrow = CopyRows {
+        dst_pitch_bytes: 4,
+        ..shape
+    };
+    let none = CopyRows { rows: 0, ..shape };
+    for (shape, expected) in [(narrow, Err(ErrorCode::INVALID_VALUE)), (none, Ok(()))] {
+        // SAFETY: refused, or nothing to do.
+        let result = unsafe {
+            let (from, to) = (here.device, there.device);
+            there
+                .driver
+                .copy_rows_peer_async(there.device, to, y, from, x, shape, stream)
+        };
+        assert_eq!(result.map_err(|error| error.code), expected);
+    }
+}
+
 pub(crate) fn rows_are_filled_and_the_rest_is_not_touched(subject: &Subject) {
     let bench = subject.bench();
     let (stream, x) = (bench.stream(), bench.zeros(6));

@@ -203,6 +203,7 @@ impl Copies for Failing {
         Memcpy2DAsync: unsafe fn copy_rows_to_device_async(device: DeviceId, dst: DevicePtr, src: *const u8, shape: CopyRows, stream: RawStream) -> ();
         Memcpy2DAsync: unsafe fn copy_rows_to_host_async(device: DeviceId, dst: *mut u8, src: DevicePtr, shape: CopyRows, stream: RawStream) -> ();
         Memcpy2DAsync: unsafe fn copy_rows_device_async(device: DeviceId, dst: DevicePtr, src: DevicePtr, shape: CopyRows, stream: RawStream) -> ();
+        Memcpy3DPeerAsync: unsafe fn copy_rows_peer_async(device: DeviceId, dst_device: DeviceId, dst: DevicePtr, src_device: DeviceId, src: DevicePtr, shape: CopyRows, stream: RawStream) -> ();
     }
 
     unsafe fn fill_async(

@@ -148,6 +148,7 @@ pub mod list {
             a_fill_must_be_aligned;
             devices_copy_to_each_other [TwoDevices];
             rows_are_copied_and_the_rest_is_not_touched;
+            rows_go_to_another_device [TwoDevices];
             rows_are_filled_and_the_rest_is_not_touched;
         }
         launches {

@@ -65,6 +65,7 @@ calls! {
     MemcpyDtoDAsync "cuMemcpyDtoDAsync";
     MemcpyPeerAsync "cuMemcpyPeerAsync";
     Memcpy2DAsync "cuMemcpy2DAsync";
+    Memcpy3DPeerAsync "cuMemcpy3DPeerAsync";
     MemsetD8Async "cuMemsetD8Async";
     MemsetD16Async "cuMemsetD16Async";
     MemsetD32Async "cuMemsetD32Async";

@@ -221,6 +221,29 @@ pub trait Copies {
         Err(not_supported(Call::Memcpy2DAsync, device))
     }
 
+    /// Queues a copy of rows between devices on a stream of `device`, as
+    /// [`copy_rows_to_device_async`](Copies::copy_rows_to_device_async).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As for [`copy_peer_async`](Copies::copy_peer_async), row by row.
+    #[expect(clippy::too_many_arguments, reason = "as for whole ranges")]
+    unsafe fn copy_rows_peer_async(
+        &self,
+        device: DeviceId,
+        dst_device: DeviceId,
+        dst: DevicePtr,
+        src_device: DeviceId,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let _ = (dst_device, dst, src_device, src, shape, stream);
+        Err(not_supported(Call::Memcpy3DPeerAsync, device))
+    }
+
     /// Queues a fill of `rows` rows of `width` patterns, whose starts are `pitch_bytes` bytes apart. Bytes between the
     /// rows are not touched; no rows, or rows of no patterns, are nothing to do.
     ///

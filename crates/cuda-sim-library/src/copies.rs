@@ -4,7 +4,9 @@ use crate::context::{Context, Here, here};
 use crate::export::exports;
 use crate::legacy::code;
 use crate::memory::is_pinned;
-use crate::types::{CUDA_MEMCPY2D_st, CUcontext, CUdeviceptr, CUstream, In, Out};
+use crate::types::{
+    CUDA_MEMCPY2D_st, CUDA_MEMCPY3D_PEER_st, CUcontext, CUdeviceptr, CUstream, In, Out,
+};
 use cuda_driver::{CaptureStatus, CopyRows, CudaError, DevicePtr, ErrorCode, Pattern, RawStream};
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 use std::ptr::null_mut;
@@ -59,26 +61,51 @@ fn fill_rows(stream: CUstream, to: &Rows, pattern: Pattern) -> Result<(), ErrorC
     })
 }
 
+/// How far from an address rows begin.
+fn offset(x: usize, y: usize, pitch: usize) -> Result<usize, ErrorCode> {
+    let bytes = y.checked_mul(pitch).and_then(|bytes| bytes.checked_add(x));
+    bytes.ok_or(ErrorCode::INVALID_VALUE)
+}
+
+/// Rows follow one another where no pitch is given.
+fn shape(width_bytes: usize, rows: usize, dst_pitch: usize, src_pitch: usize) -> CopyRows {
+    let pitch = |given| if given == 0 { width_bytes } else { given };
+    CopyRows {
+        width_bytes,
+        rows,
+        dst_pitch_bytes: pitch(dst_pitch),
+        src_pitch_bytes: pitch(src_pitch),
+    }
+}
+
+/// One plane of rows from one device to another; more are not emulated.
+fn copy_rows_to_peer(copy: &CUDA_MEMCPY3D_PEER_st, stream: CUstream) -> Result<(), ErrorCode> {
+    let here = here()?;
+    let to_device = Context::from_handle(copy.dstContext)?.device;
+    let from_device = Context::from_handle(copy.srcContext)?.device;
+    let devices = (copy.srcMemoryType.0, copy.dstMemoryType.0) == (DEVICE, DEVICE);
+    if copy.Depth != 1 || copy.srcLOD != 0 || copy.dstLOD != 0 || !devices {
+        return Err(ErrorCode::NOT_SUPPORTED);
+    }
+    let shape = shape(copy.WidthInBytes, copy.Height, copy.dstPitch, copy.srcPitch);
+    let row = |z, height, y| offset(y, z, height);
+    let to = row(copy.dstZ, copy.dstHeight, copy.dstY)?;
+    let to = offset(copy.dstXInBytes, to, shape.dst_pitch_bytes)?;
+    let from = row(copy.srcZ, copy.srcHeight, copy.srcY)?;
+    let from = offset(copy.srcXInBytes, from, shape.src_pitch_bytes)?;
+    let (driver, device) = (here.driver(), here.device());
+    let dst = DevicePtr(copy.dstDevice + to as u64);
+    let src = DevicePtr(copy.srcDevice + from as u64);
+    here.on_stream(stream, |stream| {
+        // SAFETY: the program's promise, as to a driver; the simulation checks it.
+        unsafe {
+            driver.copy_rows_peer_async(device, to_device, dst, from_device, src, shape, stream)
+        }
+    })
+}
+
 fn copy_rows(here: &Here, copy: &CUDA_MEMCPY2D_st, stream: CUstream) -> Result<(), ErrorCode> {
-    let offset = |x: usize, y: usize, pitch: usize| {
-        y.checked_mul(pitch)
-            .and_then(|bytes| bytes.checked_add(x))
-            .ok_or(ErrorCode::INVALID_VALUE)
-    };
-    let shape = CopyRows {
-        width_bytes: copy.WidthInBytes,
-        rows: copy.Height,
-        dst_pitch_bytes: if copy.dstPitch == 0 {
-            copy.WidthInBytes
-        } else {
-            copy.dstPitch
-        },
-        src_pitch_bytes: if copy.srcPitch == 0 {
-            copy.WidthInBytes
-        } else {
-            copy.srcPitch
-        },
-    };
+    let shape = shape(copy.WidthInBytes, copy.Height, copy.dstPitch, copy.srcPitch);
     let to = offset(copy.dstXInBytes, copy.dstY, shape.dst_pitch_bytes)?;
     let from = offset(copy.srcXInBytes, copy.srcY, shape.src_pitch_bytes)?;
     let (driver, device) = (here.driver(), here.device());
@@ -223,6 +250,11 @@ exports! {
 
     fn cuMemcpy2DAsync_v2(pCopy: In<CUDA_MEMCPY2D_st>, hStream: CUstream) null { Ok(()) } and {
         copy_rows(&here()?, &pCopy.get()?, hStream)
+    }
+
+    fn cuMemcpy3DPeerAsync(pCopy: In<CUDA_MEMCPY3D_PEER_st>, hStream: CUstream)
+    null { Ok(()) } and {
+        copy_rows_to_peer(&pCopy.get()?, hStream)
     }
 
     fn cuMemsetD8_v2(dstDevice: CUdeviceptr, uc: c_uchar, N: usize) null { Ok(()) } and {

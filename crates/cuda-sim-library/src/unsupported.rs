@@ -66,7 +66,7 @@ unsupported! {
     cuMemPoolExportToShareableHandle cuMemPoolGetAccess cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer cuMemPrefetchAsync cuMemPrefetchAsync_v2 cuMemRangeGetAttribute
     cuMemRangeGetAttributes cuMemRelease cuMemRetainAllocationHandle cuMemSetAccess cuMemUnmap cuMemcpy
-    cuMemcpy2DUnaligned_v2 cuMemcpy3DAsync_v2 cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3D_v2 cuMemcpyAsync
+    cuMemcpy2DUnaligned_v2 cuMemcpy3DAsync_v2 cuMemcpy3DPeer cuMemcpy3D_v2 cuMemcpyAsync
     cuMemcpyAtoA_v2 cuMemcpyAtoD_v2 cuMemcpyAtoHAsync_v2 cuMemcpyAtoH_v2 cuMemcpyDtoA_v2 cuMemcpyHtoAAsync_v2
     cuMemcpyHtoA_v2 cuMemcpyPeer cuMemsetD2D16_v2 cuMemsetD2D32_v2 cuMemsetD2D8_v2 cuMipmappedArrayCreate
     cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetSparseProperties cuModuleGetSurfRef

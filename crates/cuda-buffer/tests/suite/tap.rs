@@ -214,6 +214,7 @@ impl Copies for Tap {
         unsafe fn copy_rows_to_device_async(device: DeviceId, dst: DevicePtr, src: *const u8, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
         unsafe fn copy_rows_to_host_async(device: DeviceId, dst: *mut u8, src: DevicePtr, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
         unsafe fn copy_rows_device_async(device: DeviceId, dst: DevicePtr, src: DevicePtr, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
+        unsafe fn copy_rows_peer_async(device: DeviceId, dst_device: DeviceId, dst: DevicePtr, src_device: DeviceId, src: DevicePtr, shape: CopyRows, stream: RawStream) -> CudaResult<()>;
         unsafe fn fill_rows_async(device: DeviceId, dst: DevicePtr, pitch_bytes: usize, pattern: Pattern, width: usize, rows: usize, stream: RawStream) -> CudaResult<()>;
     }
 }

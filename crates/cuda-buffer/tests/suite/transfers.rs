@@ -2,7 +2,9 @@
 
 use crate::cases::raw;
 use crate::kit::{N, Rig, block_on};
-use cuda_buffer::{BufferError, CudaBuffer, DeviceData, PinnedBuffer, PinnedPool, Rows};
+use cuda_buffer::{
+    BufferError, CudaBuffer, DeviceData, OperandName, PinnedBuffer, PinnedPool, Rows,
+};
 use cuda_driver::{Call, Driver};
 use cuda_runtime::RuntimeError;
 use cuda_sim::SimDriver;
@@ -190,6 +192,48 @@ proptest! {
         drop((s, t, x, y, from, to, device));
         rig.finish();
     }
+}
+
+/// Rows go to another device on a stream of either, and on no third one's.
+#[test]
+fn rows_go_to_another_device() {
+    let rig = Rig::new(SimDriver::builder().devices(3).seed(5), 2);
+    let [near, far, third] = rig.runtime.devices() else {
+        panic!("three devices")
+    };
+    let values: Vec<u32> = (0..12).collect();
+    let x = CudaBuffer::from_slice(near, &values).unwrap();
+    let mut y = CudaBuffer::from_slice(far, &[99_u32; 12]).unwrap();
+    let shape = Rows {
+        width: 2,
+        rows: 3,
+        dst_pitch: 4,
+        src_pitch: 3,
+    };
+    let there = far.streams().acquire().unwrap();
+    for device in [near, far] {
+        let stream = device.streams().acquire().unwrap();
+        y.fill(&there, 99).unwrap();
+        y.copy_rows_from(&x, shape, &stream).unwrap();
+        let expected = [0, 1, 99, 99, 3, 4, 99, 99, 6, 7, 99, 99];
+        assert_eq!(y.to_vec().unwrap(), expected);
+    }
+    let stream = third.streams().acquire().unwrap();
+    let refused = y.copy_rows_from(&x, shape, &stream).unwrap_err();
+    let wrong = RuntimeError::WrongDevice {
+        expected: third.id(),
+        given: far.id(),
+    };
+    let operand = OperandName::Destination;
+    assert_eq!(
+        refused,
+        BufferError::OperandDevice {
+            operand,
+            error: wrong
+        }
+    );
+    drop((x, y, stream, there));
+    rig.finish();
 }
 
 proptest! {

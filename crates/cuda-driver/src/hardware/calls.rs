@@ -5,10 +5,11 @@
 //! the same symbol; that everything but the result is as `cust_raw` has it is checked when this file is compiled.
 
 use cust_raw::{
-    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr,
-    CUevent, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
-    CUgraphNode, CUhostFn, CUmemAccessDesc, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
-    CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, CUuserObject,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D_PEER, CUcontext, CUdevice,
+    CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
+    CUgraphExec, CUgraphExecUpdateResult, CUgraphNode, CUhostFn, CUmemAccessDesc,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUmodule, CUresult, CUstream,
+    CUstreamCaptureMode, CUstreamCaptureStatus, CUuserObject,
 };
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
@@ -85,6 +86,7 @@ functions! {
     fn cuMemsetD16Async(dst: CUdeviceptr, value: c_ushort, count: usize, stream: CUstream);
     fn cuMemsetD32Async(dst: CUdeviceptr, value: c_uint, count: usize, stream: CUstream);
     fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream);
+    fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream);
     fn cuMemsetD2D8Async(dst: CUdeviceptr, pitch: usize, value: c_uchar, width: usize, rows: usize, stream: CUstream);
     fn cuMemsetD2D16Async(dst: CUdeviceptr, pitch: usize, value: c_ushort, width: usize, rows: usize, stream: CUstream);
     fn cuMemsetD2D32Async(dst: CUdeviceptr, pitch: usize, value: c_uint, width: usize, rows: usize, stream: CUstream);

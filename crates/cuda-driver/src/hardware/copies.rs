@@ -2,16 +2,17 @@
 
 use super::Hardware;
 use super::calls::{
-    cuMemcpy2DAsync_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2,
-    cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync, cuMemsetD2D8Async,
-    cuMemsetD2D16Async, cuMemsetD2D32Async, cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async,
+    cuMemcpy2DAsync_v2, cuMemcpy3DPeerAsync, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2,
+    cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync,
+    cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async, cuMemsetD8Async, cuMemsetD16Async,
+    cuMemsetD32Async,
 };
 use super::share::stream_handle;
 use crate::{
     Call, Copies, CopyRows, CudaError, CudaResult, DeviceId, DevicePtr, ErrorCode, Pattern,
     RawStream,
 };
-use cust_raw::{CUDA_MEMCPY2D, CUmemorytype};
+use cust_raw::{CUDA_MEMCPY2D, CUDA_MEMCPY3D_PEER, CUcontext, CUmemorytype};
 use std::ptr::{null, null_mut};
 
 impl Copies for Hardware {
@@ -93,10 +94,7 @@ impl Copies for Hardware {
         bytes: usize,
         stream: RawStream,
     ) -> CudaResult<()> {
-        let context = |of| {
-            let error = |code| CudaError::new(code, Call::MemcpyPeerAsync, Some(of));
-            self.process.context(of).map_err(error)
-        };
+        let context = |of| self.context_for(Call::MemcpyPeerAsync, of);
         let (to, from) = (context(dst_device)?, context(src_device)?);
         // SAFETY: the caller's promise for both ranges; contexts live to the end of the process.
         self.call(Call::MemcpyPeerAsync, device, || unsafe {
@@ -144,7 +142,7 @@ impl Copies for Hardware {
             ..rows(shape)
         };
         // SAFETY: the caller's promise for all rows until the copy is done.
-        unsafe { self.copy_rows(device, &copy, stream) }
+        unsafe { self.copy_rows(device, shape, &copy, stream) }
     }
 
     unsafe fn copy_rows_to_host_async(
@@ -162,7 +160,7 @@ impl Copies for Hardware {
             ..rows(shape)
         };
         // SAFETY: the caller's promise for all rows until the copy is done.
-        unsafe { self.copy_rows(device, &copy, stream) }
+        unsafe { self.copy_rows(device, shape, &copy, stream) }
     }
 
     unsafe fn copy_rows_device_async(
@@ -179,7 +177,55 @@ impl Copies for Hardware {
             ..rows(shape)
         };
         // SAFETY: the caller's promise for all rows.
-        unsafe { self.copy_rows(device, &copy, stream) }
+        unsafe { self.copy_rows(device, shape, &copy, stream) }
+    }
+
+    unsafe fn copy_rows_peer_async(
+        &self,
+        device: DeviceId,
+        dst_device: DeviceId,
+        dst: DevicePtr,
+        src_device: DeviceId,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        let call = Call::Memcpy3DPeerAsync;
+        self.check_pitches(device, call, shape)?;
+        if shape.rows == 0 || shape.width_bytes == 0 {
+            return Ok(());
+        }
+        let copy = CUDA_MEMCPY3D_PEER {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcZ: 0,
+            srcLOD: 0,
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: null(),
+            srcDevice: src.0,
+            srcArray: null_mut(),
+            srcContext: self.context_for(call, src_device)?,
+            srcPitch: shape.src_pitch_bytes,
+            srcHeight: shape.rows,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstZ: 0,
+            dstLOD: 0,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: null_mut(),
+            dstDevice: dst.0,
+            dstArray: null_mut(),
+            dstContext: self.context_for(call, dst_device)?,
+            dstPitch: shape.dst_pitch_bytes,
+            dstHeight: shape.rows,
+            WidthInBytes: shape.width_bytes,
+            Height: shape.rows,
+            Depth: 1,
+        };
+        // SAFETY: the caller's promise for all rows; the description is ours, and contexts live to the end of the process.
+        self.call(call, device, || unsafe {
+            cuMemcpy3DPeerAsync(&copy, stream_handle(stream))
+        })
     }
 
     unsafe fn fill_rows_async(
@@ -218,19 +264,30 @@ impl Hardware {
     unsafe fn copy_rows(
         &self,
         device: DeviceId,
+        shape: CopyRows,
         copy: &CUDA_MEMCPY2D,
         stream: RawStream,
     ) -> CudaResult<()> {
-        // A pitch of zero would mean to the driver that rows follow one another.
-        if copy.srcPitch < copy.WidthInBytes || copy.dstPitch < copy.WidthInBytes {
-            let call = Call::Memcpy2DAsync;
-            self.counters.record(call);
-            return Err(CudaError::new(ErrorCode::INVALID_VALUE, call, Some(device)));
-        }
+        self.check_pitches(device, Call::Memcpy2DAsync, shape)?;
         // SAFETY: the caller's promise; the description is ours.
         self.call(Call::Memcpy2DAsync, device, || unsafe {
             cuMemcpy2DAsync_v2(copy, stream_handle(stream))
         })
+    }
+
+    /// A pitch of zero would mean to the driver that rows follow one another.
+    fn check_pitches(&self, device: DeviceId, call: Call, shape: CopyRows) -> CudaResult<()> {
+        if shape.src_pitch_bytes < shape.width_bytes || shape.dst_pitch_bytes < shape.width_bytes {
+            self.counters.record(call);
+            return Err(CudaError::new(ErrorCode::INVALID_VALUE, call, Some(device)));
+        }
+        Ok(())
+    }
+
+    /// The context of a device that a call names.
+    fn context_for(&self, call: Call, device: DeviceId) -> CudaResult<CUcontext> {
+        let error = |code| CudaError::new(code, call, Some(device));
+        self.process.context(device).map_err(error)
     }
 }
 

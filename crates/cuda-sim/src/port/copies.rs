@@ -5,6 +5,7 @@ use crate::builder::Schedule;
 use crate::core::Wait;
 use crate::host_memory::HostPtr;
 use crate::sim::{Caller, Sim};
+use crate::time::Cost;
 use crate::work::{Rows, Work};
 use cuda_driver::{
     Call, Copies, CopyRows, CudaResult, DeviceId, DevicePtr, ErrorCode, Pattern, RawStream,
@@ -154,16 +155,7 @@ impl Copies for SimDriver {
         stream: RawStream,
     ) -> CudaResult<()> {
         self.call(Call::MemcpyPeerAsync, Some(device), |sim, caller| {
-            for (owner, address) in [(dst_device, dst), (src_device, src)] {
-                sim.device(owner)?;
-                let found = sim
-                    .allocations
-                    .at(address.0)
-                    .and_then(|id| sim.allocations.get(id));
-                if bytes > 0 && found.is_some_and(|allocation| allocation.device != owner) {
-                    return Err(ErrorCode::INVALID_VALUE);
-                }
-            }
+            sim.check_owners([(dst_device, dst), (src_device, src)], bytes > 0)?;
             sim.enqueue_unless_empty(device, stream, caller, bytes, |sim| {
                 let rows = Rows::one(bytes);
                 let cost = sim.config.profile.peer_copy(bytes as u64);
@@ -252,27 +244,28 @@ impl Copies for SimDriver {
         stream: RawStream,
     ) -> CudaResult<()> {
         self.call(Call::Memcpy2DAsync, Some(device), |sim, caller| {
-            let Some((dst_rows, src_rows)) = rows_of(shape, dst.0, src.0)? else {
-                return sim.enqueue_nothing(device, stream, caller);
-            };
-            let cost = sim
-                .config
-                .profile
-                .sweep(2_u64.saturating_mul(dst_rows.bytes()));
-            let (mut to, mut from) = (sim.bounded(dst.0, dst_rows), sim.bounded(src.0, src_rows));
-            if to.rows != from.rows {
-                // One of them is out of bounds, and no more than that is to be said.
-                let first = |rows: Rows| {
-                    if rows.rows == 1 {
-                        rows
-                    } else {
-                        Rows::one(rows.width)
-                    }
-                };
-                (to, from) = (first(to), first(from));
-            }
-            let work = Work::copy_device(device, (dst.0, to), (src.0, from), cost);
-            sim.enqueue_copy(device, stream, caller, work)
+            let time =
+                |sim: &Sim, bytes: u64| sim.config.profile.sweep(2_u64.saturating_mul(bytes));
+            sim.copy_rows(device, dst, src, shape, stream, (caller, time))
+        })
+    }
+
+    #[track_caller]
+    unsafe fn copy_rows_peer_async(
+        &self,
+        device: DeviceId,
+        dst_device: DeviceId,
+        dst: DevicePtr,
+        src_device: DeviceId,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+    ) -> CudaResult<()> {
+        self.call(Call::Memcpy3DPeerAsync, Some(device), |sim, caller| {
+            let any = shape.width_bytes > 0 && shape.rows > 0;
+            sim.check_owners([(dst_device, dst), (src_device, src)], any)?;
+            let time = |sim: &Sim, bytes: u64| sim.config.profile.peer_copy(bytes);
+            sim.copy_rows(device, dst, src, shape, stream, (caller, time))
         })
     }
 
@@ -360,6 +353,53 @@ impl Sim {
         } else {
             Rows::one(rows.extent())
         }
+    }
+
+    /// Each address belongs to the device that the call says, where there are bytes to copy.
+    fn check_owners(
+        &mut self,
+        places: [(DeviceId, DevicePtr); 2],
+        any: bool,
+    ) -> Result<(), ErrorCode> {
+        for (owner, address) in places {
+            self.device(owner)?;
+            let id = self.allocations.at(address.0);
+            let found = id.and_then(|id| self.allocations.get(id));
+            if any && found.is_some_and(|allocation| allocation.device != owner) {
+                return Err(ErrorCode::INVALID_VALUE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues or captures a copy of rows within or between devices, which takes so long for so many bytes.
+    fn copy_rows(
+        &mut self,
+        device: DeviceId,
+        dst: DevicePtr,
+        src: DevicePtr,
+        shape: CopyRows,
+        stream: RawStream,
+        (caller, time): (Caller, impl Fn(&Self, u64) -> Cost),
+    ) -> Result<(), ErrorCode> {
+        let Some((dst_rows, src_rows)) = rows_of(shape, dst.0, src.0)? else {
+            return self.enqueue_nothing(device, stream, caller);
+        };
+        let cost = time(self, dst_rows.bytes());
+        let (mut to, mut from) = (self.bounded(dst.0, dst_rows), self.bounded(src.0, src_rows));
+        if to.rows != from.rows {
+            // One of them is out of bounds, and no more than that is to be said.
+            let first = |rows: Rows| {
+                if rows.rows == 1 {
+                    rows
+                } else {
+                    Rows::one(rows.width)
+                }
+            };
+            (to, from) = (first(to), first(from));
+        }
+        let work = Work::copy_device(device, (dst.0, to), (src.0, from), cost);
+        self.enqueue_copy(device, stream, caller, work)
     }
 
     /// The bytes of a pageable source that is read at once, as the driver may do; a matter of chance.

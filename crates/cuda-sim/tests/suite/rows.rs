@@ -1,7 +1,10 @@
 //! Rules of rows: copies and fills in two dimensions.
 
 use crate::kit::{D0, Gpu, seeds};
-use cuda_driver::{Copies, CopyRows, CudaResult, DevicePtr, ErrorCode, Memory, Pattern, RawStream};
+use cuda_driver::{
+    Copies, CopyRows, CudaResult, DeviceId, DevicePtr, ErrorCode, Memory, Pattern, RawStream,
+};
+use cuda_sim::SimDriver;
 
 /// Rows of `width` values; pitches in values.
 fn rows(width: usize, rows: usize, dst_pitch: usize, src_pitch: usize) -> CopyRows {
@@ -241,4 +244,71 @@ fn rows_are_captured() {
     gpu.synchronize(a);
     assert_eq!(gpu.read(y, 4), [3; 4]);
     gpu.clean();
+}
+
+/// Rows travel between any two devices, each address on the device that the call says; they race by their own bytes.
+#[test]
+fn rows_reach_every_device() {
+    for (seed, peers) in [(1, true), (2, false)] {
+        let sim = SimDriver::builder().seed(seed).devices(2).peers(peers);
+        let sim = sim.build();
+        let (here, there) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
+        let (stream, far) = (here.stream(), there.stream());
+        let (x, y) = (here.alloc(4 * 6), there.alloc(4 * 12));
+        here.fill(stream, x, 7, 6);
+        there.fill(far, y, 1, 12);
+        there.synchronize(far);
+        let copy = |(to, dst): (u32, _), (from, src): (u32, _), shape| {
+            let (to, from) = (DeviceId(to), DeviceId(from));
+            // SAFETY: the simulated device checks ranges, devices and order.
+            unsafe { sim.copy_rows_peer_async(D0, to, dst, from, src, shape, stream) }
+        };
+        copy((1, y), (0, x), rows(2, 3, 4, 2)).unwrap();
+        here.synchronize(stream);
+        let row = [7, 7, 1, 1];
+        assert_eq!(there.read(y, 12), [row, row, row].concat());
+        sim.assert_no_reports();
+        for (to, from) in [((0, y), (0, x)), ((1, y), (1, x))] {
+            let wrong = copy(to, from, rows(2, 3, 4, 2)).unwrap_err();
+            assert_eq!(wrong.code, ErrorCode::INVALID_VALUE);
+        }
+        assert_eq!(
+            copy((1, y), (0, x), rows(2, 3, 1, 2)).unwrap_err().code,
+            ErrorCode::INVALID_VALUE
+        );
+        // Between the rows another stream may work, in them it may not.
+        copy((1, y), (0, x), rows(2, 3, 4, 2)).unwrap();
+        there.fill(far, DevicePtr(y.0 + 8), 2, 2);
+        sim.assert_no_reports();
+        there.fill(far, DevicePtr(y.0 + 16), 2, 1);
+        assert_eq!(here.kinds(), ["race"]);
+    }
+}
+
+/// They take as long as the bytes need between devices, and are captured.
+#[test]
+fn rows_to_another_device_are_captured_and_timed() {
+    let sim = SimDriver::builder().devices(2).build();
+    let (here, there) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
+    let (stream, n) = (here.stream(), 1 << 16);
+    let (x, y) = (here.alloc(4 * n), there.alloc(4 * n));
+    here.fill(stream, x, 7, n);
+    here.begin(stream);
+    let shape = rows(n / 4, 2, n / 2, n / 2);
+    // SAFETY: the simulated device checks ranges, devices and order.
+    unsafe { sim.copy_rows_peer_async(D0, DeviceId(1), y, D0, x, shape, stream) }.unwrap();
+    let exec = here.instantiate(here.end(stream));
+    here.replay(exec, stream).unwrap();
+    let before = sim.modelled_time();
+    here.replay(exec, stream).unwrap();
+    let peer = sim.modelled_time() - before;
+    here.synchronize(stream);
+    assert_eq!(there.read(y, 1), [7]);
+    let before = sim.modelled_time();
+    // SAFETY: as above.
+    unsafe { sim.copy_peer_async(D0, DeviceId(1), y, D0, x, 2 * n, stream) }.unwrap();
+    let flat = sim.modelled_time() - before;
+    // The same bytes, but for what the calls themselves take.
+    assert!(peer.abs_diff(flat) < flat / 2, "{peer:?} and {flat:?}");
+    sim.assert_no_reports();
 }

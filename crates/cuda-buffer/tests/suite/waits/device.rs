@@ -256,6 +256,19 @@ pub(super) static KINDS: &[Kind] = &[
         x.fill(s, 2)?;
         y.copy_rows_from(&x, ROWS, t)
     }),
+    kind(
+        "a copy of rows to another device",
+        OfDevice,
+        |c, [s, _, _]| {
+            let mut x = c.buffer()?;
+            let other = &c.rig.runtime.devices()[1];
+            let stream = other.streams().acquire()?;
+            let mut y = CudaBuffer::new_on(&stream, N)?;
+            c.no_waits();
+            x.fill(s, 2)?;
+            y.copy_rows_from(&x, ROWS, &stream)
+        },
+    ),
     kind("a copy from ordinary memory", OfDevice, |c, [s, _, _]| {
         let mut x = c.buffer()?;
         // Not held: the host waits for the copy.
