@@ -171,7 +171,7 @@ proptest! {
         lacking in any::<[prop::sample::Index; 4]>(),
     ) {
         // A ledger covers all of a value: two operations on different elements are ordered, and need not be.
-        let whole = |work: &Work| !matches!(work, Work::PartialStep { .. } | Work::PartialCopy { .. });
+        let whole = |work: &Work| !matches!(work, Work::PartialStep { .. } | Work::PartialCopy { .. } | Work::Rows { .. });
         // An access that is acquired alone can't know that the next one will wait for a later point of the same stream.
         let exact = |op: &Op| match op {
             Op::Work { work, .. } => whole(work),

@@ -1,6 +1,7 @@
 //! What a random program is made of.
 
 use crate::kit::N;
+use cuda_buffer::Rows;
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -43,6 +44,13 @@ pub(crate) enum Work {
         far: u8,
         range: Range<usize>,
         to: usize,
+    },
+    /// Rows between two buffers of any devices, or to and from page-locked memory.
+    Rows {
+        b: u8,
+        other: u8,
+        way: u8,
+        rows: Rows,
     },
     FromPinned {
         b: u8,
@@ -102,6 +110,12 @@ pub(crate) enum Op {
         on: Option<u8>,
         v: u32,
     },
+    /// Memory of another library in the place of a buffer.
+    Adopt {
+        b: u8,
+        s: u8,
+        v: u32,
+    },
     Synchronize {
         b: u8,
     },
@@ -130,6 +144,10 @@ pub(crate) enum Op {
         s: u8,
     },
     ReleaseAfter {
+        s: u8,
+    },
+    /// A stream of another library in the place of one.
+    Bring {
         s: u8,
     },
     Capture {
@@ -173,8 +191,20 @@ impl Op {
                 | Self::Synchronize { .. }
                 | Self::Release { .. }
                 | Self::ReleaseAfter { .. }
+                | Self::Adopt { .. }
+                | Self::Bring { .. }
         )
     }
+}
+
+/// Rows that fit into every buffer.
+fn rows() -> impl Strategy<Value = Rows> {
+    (0_usize..6, 0_usize..4, 0_usize..4, 0_usize..4).prop_map(|(width, rows, dst, src)| Rows {
+        width,
+        rows,
+        dst_pitch: width + dst,
+        src_pitch: width + src,
+    })
 }
 
 fn work() -> impl Strategy<Value = Work> {
@@ -189,6 +219,8 @@ fn work() -> impl Strategy<Value = Work> {
         2 => (i(), range(), v()).prop_map(|(b, range, a)| Work::PartialStep { b, range, a }),
         2 => (i(), i(), range(), 0..N)
             .prop_map(|(dst, far, range, to)| Work::PartialCopy { dst, far, range, to }),
+        3 => (i(), i(), i(), rows())
+            .prop_map(|(b, other, way, rows)| Work::Rows { b, other, way, rows }),
         2 => (i(), i()).prop_map(|(b, p)| Work::FromPinned { b, p }),
         2 => (i(), i()).prop_map(|(p, b)| Work::ToPinned { p, b }),
         3 => (i(), i(), any::<bool>()).prop_map(|(b, other, deep)| Work::Frame { b, other, deep }),
@@ -217,6 +249,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         1 => (i(), v()).prop_map(|(b, v)| Op::FromSlice { b, v }),
         1 => i().prop_map(|b| Op::ToVec { b }),
         2 => (i(), any::<Option<u8>>(), v()).prop_map(|(b, on, v)| Op::Renew { b, on, v }),
+        1 => (i(), i(), v()).prop_map(|(b, s, v)| Op::Adopt { b, s, v }),
         1 => i().prop_map(|b| Op::Synchronize { b }),
         2 => cut.prop_map(|((b, dst, (x, y), s, v), drop_from)| {
             Op::Cut { b, dst, at: [x.min(y), x.max(y)], s, v, drop_from }
@@ -225,6 +258,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         1 => i().prop_map(|d| Op::Reset { d }),
         2 => i().prop_map(|s| Op::Release { s }),
         2 => i().prop_map(|s| Op::ReleaseAfter { s }),
+        1 => i().prop_map(|s| Op::Bring { s }),
         3 => capture.prop_map(|(s, joined, works, eager, again)| {
             Op::Capture { s, joined, works, eager, again }
         }),

@@ -26,8 +26,8 @@ impl World {
         let ranges = [0..at[0], at[0]..at[1], at[1]..N];
         let mut parts = match PartitionedCudaBuffer::new(whole, &ranges) {
             Ok(parts) => parts,
-            // A graph holds it.
-            Err((whole, BufferError::Held { .. })) => {
+            // A graph holds it, or it is somebody else's.
+            Err((whole, BufferError::Held { .. } | BufferError::ForeignMemory)) => {
                 self.buffers[b].data = whole;
                 return Ok(());
             }

@@ -1,9 +1,12 @@
 //! Operations that can be captured, on the device and on the models.
 
+use super::coverage::Noun;
 use super::op::Work;
 use super::world::{Model, Replay, World, two};
 use crate::kit::{N, elements, join_of, map_of, step_of};
-use cuda_buffer::{AccessCompletion, BufferResult, DeviceData, Launch, acquire_all, copy_slice};
+use cuda_buffer::{
+    AccessCompletion, BufferResult, DeviceData, Launch, Rows, acquire_all, copy_slice,
+};
 use cuda_runtime::Stream;
 use space_core::{Space, Undef};
 use std::cell::Cell;
@@ -30,6 +33,9 @@ impl World {
                 let (dst, src) = if push { (far, near) } else { (near, far) };
                 let (out, x) = two(&mut self.buffers, dst, src);
                 out.data.copy_from(&x.data, stream)?;
+                if out.d != x.d {
+                    self.coverage.note(&[Noun::BetweenDevices]);
+                }
                 Ok(copied(&out.model, &x.model))
             }
             Work::Step { b, a } => {
@@ -125,6 +131,12 @@ impl World {
                     out.borrow_mut()[target.clone()].copy_from_slice(&x.borrow()[range.clone()]);
                 }))
             }
+            Work::Rows {
+                b,
+                other,
+                way,
+                rows,
+            } => self.rows(stream, self.near(b, d), (other, way), rows),
             Work::FromPinned { b, p } => {
                 let (b, p) = (self.near(b, d), p as usize % self.pinned.len());
                 let (to, from) = (&mut self.buffers[b], &self.pinned[p]);
@@ -177,6 +189,48 @@ impl World {
                 }))
             }
         }
+    }
+}
+
+impl World {
+    fn rows(
+        &mut self,
+        stream: &Stream,
+        near: usize,
+        (other, way): (u8, u8),
+        rows: Rows,
+    ) -> BufferResult<Replay> {
+        let p = other as usize % self.pinned.len();
+        let (to, from) = match way % 4 {
+            0 => {
+                let (to, from) = (&mut self.buffers[near], &self.pinned[p]);
+                to.data.copy_rows_from_pinned(&from.0, rows, stream)?;
+                (&to.model, &from.1)
+            }
+            1 => {
+                let (to, from) = (&mut self.pinned[p], &self.buffers[near]);
+                from.data.copy_rows_to_pinned(&mut to.0, rows, stream)?;
+                (&to.1, &from.model)
+            }
+            way => {
+                let far = self.any(other, near);
+                let (to, from) = if way == 2 { (near, far) } else { (far, near) };
+                let (to, from) = two(&mut self.buffers, to, from);
+                to.data.copy_rows_from(&from.data, rows, stream)?;
+                if to.d != from.d {
+                    self.coverage.note(&[Noun::BetweenDevices]);
+                }
+                (&to.model, &from.model)
+            }
+        };
+        let (to, from) = (to.clone(), from.clone());
+        Ok(Box::new(move || {
+            let (mut to, from) = (to.borrow_mut(), from.borrow());
+            for row in 0..rows.rows {
+                let from = &from[row * rows.src_pitch..][..rows.width];
+                to[row * rows.dst_pitch..][..rows.width].copy_from_slice(from);
+            }
+        }))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What random programs work on, and the host's model of it.
 
+use super::coverage::Coverage;
+use super::foreign::Library;
 use super::op::Op;
 use crate::kit::{Kit, N, Rig, elements, map_of};
 use cuda_buffer::{
@@ -23,7 +25,7 @@ pub(super) type Replay = Box<dyn Fn()>;
 
 /// A device, and what belongs to it.
 pub(super) struct Place {
-    device: Device,
+    pub(super) device: Device,
     pub(super) kit: Kit,
     pub(super) arena: DeviceArena,
     pool: PinnedPool,
@@ -48,8 +50,10 @@ type Noted = (CapturedLaunch, Rc<Cell<u32>>);
 
 pub(crate) struct World {
     pub(super) places: Vec<Place>,
+    pub(super) library: Library,
+    pub(super) coverage: Coverage,
     /// With their devices. At least one of each.
-    streams: Vec<(usize, Stream)>,
+    pub(super) streams: Vec<(usize, Stream)>,
     /// At least two of each device.
     pub(super) buffers: Vec<Value>,
     pub(super) pinned: Vec<(PinnedBuffer<u32>, Model)>,
@@ -107,6 +111,8 @@ impl World {
         });
         Ok(Self {
             pinned: pinned.collect::<BufferResult<_>>()?,
+            library: Library::new(&rig.sim, rig.runtime.devices())?,
+            coverage: Coverage::default(),
             places,
             streams,
             buffers,
@@ -178,8 +184,13 @@ impl World {
             None => CudaBuffer::new(&self.places[d].device, N)?,
         };
         data.fill(stream, v)?;
-        let model = model(v);
-        Ok(replace(&mut self.buffers[b], Value { data, model, d }))
+        Ok(self.put(b, data, v))
+    }
+
+    /// A buffer full of `v` in the place of one.
+    pub(super) fn put(&mut self, b: usize, data: CudaBuffer<u32>, v: u32) -> Value {
+        let (model, d) = (model(v), self.buffers[b].d);
+        replace(&mut self.buffers[b], Value { data, model, d })
     }
 
     /// Notes that `dst` has what `src` had, mapped.
@@ -189,6 +200,7 @@ impl World {
     }
 
     pub(crate) fn op(&mut self, op: &Op) -> BufferResult<()> {
+        self.coverage.does(op, !self.graphs.is_empty());
         match op {
             Op::Work { s, work } => {
                 let (d, stream) = self.stream(*s);
@@ -279,6 +291,8 @@ impl World {
                 self.renew(b, on.as_ref(), &stream, *v)?;
             }
             Op::Cut { .. } => self.cut(op)?,
+            Op::Adopt { b, s, v } => self.adopt(*b, *s, *v)?,
+            Op::Bring { s } => self.bring(*s)?,
             Op::LastRead { b, dst, s, v } => {
                 let b = *b as usize % self.buffers.len();
                 let d = self.buffers[b].d;
@@ -424,10 +438,12 @@ impl World {
         Ok(())
     }
 
-    /// Drops everything, graphs first or last.
-    pub(crate) fn end(self, graphs_last: bool) {
+    /// Drops everything, graphs first or last, and tells what was done.
+    pub(crate) fn end(self, graphs_last: bool) -> Coverage {
         let Self {
             places,
+            library,
+            coverage,
             streams,
             buffers,
             pinned,
@@ -439,6 +455,8 @@ impl World {
         } else {
             drop((graphs, places, pinned, buffers, streams));
         }
+        library.end();
+        coverage
     }
 }
 
