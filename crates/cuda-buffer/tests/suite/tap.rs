@@ -9,6 +9,7 @@ use cuda_driver::{
 };
 use cuda_sim::SimDriver;
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -36,6 +37,10 @@ pub(crate) struct Tap {
     removed: [AtomicBool; 3],
     /// Where the swallowed wait was asked for.
     site: Mutex<Option<&'static Location<'static>>>,
+    /// Events that a host thread may wait for asleep.
+    asleep: Mutex<HashSet<u64>>,
+    /// Events that were made to take times, and the host's waits for events that made it spin.
+    costly: AtomicU64,
     /// Done once the host has begun to wait for a stream, before the driver hears of it or after it has answered.
     around: Mutex<(Option<Hook>, Option<Hook>)>,
 }
@@ -50,8 +55,16 @@ impl Tap {
             swallowed: AtomicU64::new(0),
             removed: Default::default(),
             site: Mutex::new(None),
+            asleep: Mutex::default(),
+            costly: AtomicU64::new(0),
             around: Mutex::default(),
         }
+    }
+
+    /// How many events were made to take times, which makes them costly, and how often the host waited for one that makes
+    /// it spin.
+    pub(crate) fn costly_events(&self) -> u64 {
+        self.costly.load(Ordering::Relaxed)
     }
 
     /// Does `hook` when the host waits for a stream next, before the driver hears of it.
@@ -163,10 +176,21 @@ impl Streams for Tap {
 
 impl Events for Tap {
     delegate! {
-        fn event_create(device: DeviceId, flags: EventFlags) -> CudaResult<RawEvent>;
         unsafe fn event_destroy(device: DeviceId, event: RawEvent) -> CudaResult<()>;
         fn event_record(device: DeviceId, event: RawEvent, stream: RawStream) -> CudaResult<()>;
         fn event_elapsed(device: DeviceId, start: RawEvent, end: RawEvent) -> CudaResult<f32>;
+    }
+
+    fn event_create(&self, device: DeviceId, flags: EventFlags) -> CudaResult<RawEvent> {
+        let event = self.sim.event_create(device, flags)?;
+        let mut asleep = self.asleep.lock();
+        match flags.blocking_sync {
+            true => asleep.insert(event.raw()),
+            false => asleep.remove(&event.raw()),
+        };
+        self.costly
+            .fetch_add(u64::from(flags.timing), Ordering::Relaxed);
+        Ok(event)
     }
 
     fn event_query(&self, device: DeviceId, event: RawEvent) -> CudaResult<bool> {
@@ -180,6 +204,8 @@ impl Events for Tap {
         if self.is_removed(Waits::OfHost) {
             return Ok(());
         }
+        let spins = !self.asleep.lock().contains(&event.raw());
+        self.costly.fetch_add(u64::from(spins), Ordering::Relaxed);
         self.sim.event_synchronize(device, event)
     }
 }

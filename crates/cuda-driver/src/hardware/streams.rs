@@ -67,19 +67,35 @@ impl Streams for Hardware {
     }
 }
 
+/// The driver's flags of an event: 1 lets waiting threads sleep, 2 leaves out the time stamp.
+const fn event_bits(flags: EventFlags) -> u32 {
+    let mut bits = 0;
+    if !flags.timing {
+        bits |= CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+    }
+    if flags.blocking_sync {
+        bits |= CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+    }
+    bits
+}
+
+const _: () = {
+    let plain = EventFlags {
+        timing: false,
+        blocking_sync: false,
+    };
+    assert!(event_bits(plain) == 2);
+    assert!(event_bits(plain.with_timing()) == 0);
+    assert!(event_bits(plain.with_blocking_sync()) == 3);
+    assert!(event_bits(plain.with_timing().with_blocking_sync()) == 1);
+};
+
 impl Events for Hardware {
     fn event_create(&self, device: DeviceId, flags: EventFlags) -> CudaResult<RawEvent> {
         let mut event = null_mut();
-        let mut bits = 0;
-        if !flags.timing {
-            bits |= CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        }
-        if flags.blocking_sync {
-            bits |= CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
-        }
         // SAFETY: the pointer is to a handle of ours.
         self.call_in_context(Call::EventCreate, device, || unsafe {
-            cuEventCreate(&mut event, bits)
+            cuEventCreate(&mut event, event_bits(flags))
         })?;
         // SAFETY: the driver has just made this event for us.
         Ok(unsafe { RawEvent::from_raw(event.expose_provenance() as u64) })

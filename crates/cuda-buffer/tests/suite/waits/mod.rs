@@ -169,6 +169,7 @@ fn run(kind: &Kind, seed: u64, broken: bool) -> Vec<String> {
         drop((kit, streams));
         result.unwrap().unwrap();
         rig.finish();
+        assert_eq!(tap.costly_events(), 0, "{}", kind.name);
         return Vec::new();
     }
     let Rig { runtime, sim } = rig;
