@@ -107,11 +107,11 @@ macro_rules! access {
                 DeviceSlice::new(address, self.offset_bytes, self.len, self.guard.hold().timeline())
             }
 
-            /// The elements `start..end`, readable by work on the access's stream.
+            /// The elements of `range`, readable by work on the access's stream.
             ///
             /// # Errors
-            /// [`BufferError::OutOfBounds`].
-            pub fn slice(&self, range: std::ops::Range<usize>) -> BufferResult<DeviceSlice<'_, T>> {
+            /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
+            pub fn slice(&self, range: impl std::ops::RangeBounds<usize>) -> BufferResult<DeviceSlice<'_, T>> {
                 self.as_slice().slice(range)
             }
         }
@@ -156,10 +156,10 @@ impl<T> WriteAccess<'_, T> {
     /// The elements `start..end`, writable by work on the access's stream.
     ///
     /// # Errors
-    /// [`BufferError::OutOfBounds`].
+    /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
     pub fn slice_mut(
         &mut self,
-        range: std::ops::Range<usize>,
+        range: impl std::ops::RangeBounds<usize>,
     ) -> BufferResult<DeviceSliceMut<'_, T>> {
         self.as_slice_mut().slice(range)
     }

@@ -2,16 +2,18 @@
 
 use crate::access::{ReadAccess, WriteAccess};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
+use crate::data::DeviceData;
 use crate::domain::{Domain, DomainId};
 use crate::guard::{self, Acquired, Grants};
 use crate::ledger::AccessKind;
+use crate::view::CudaBufferView;
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
 use cuda_runtime::{Device, Stream, StreamId};
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::RangeBounds;
 use std::panic::Location;
 
 macro_rules! requests {
@@ -58,18 +60,12 @@ macro_rules! requests {
                 self.domain.id()
             }
 
-            /// The same access, exposing only the elements `start..end`. The ledger still takes it for the whole value.
+            /// The same access, exposing only the elements of `range`. The ledger still takes it for the whole value.
             ///
             /// # Errors
-            /// [`BufferError::OutOfBounds`].
-            pub fn slice(self, range: Range<usize>) -> BufferResult<Self> {
-                if range.start > range.end || range.end > self.len {
-                    return Err(BufferError::OutOfBounds {
-                        start: range.start,
-                        end: range.end,
-                        len: self.len,
-                    });
-                }
+            /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
+            pub fn slice(self, range: impl RangeBounds<usize>) -> BufferResult<Self> {
+                let range = BufferError::within(range, self.len)?;
                 let offset_bytes = self.offset_bytes + (range.start * size_of::<T>()) as u64;
                 Ok(Self::new(self.domain, offset_bytes, range.len()))
             }
@@ -137,6 +133,32 @@ impl<T> WriteRequest<'_, T> {
     /// An access that reads the same elements.
     pub fn as_read(&self) -> ReadRequest<'_, T> {
         ReadRequest::new(self.domain, self.offset_bytes, self.len)
+    }
+}
+
+/// To read all of it.
+impl<'a, D: DeviceData + ?Sized> From<&'a D> for ReadRequest<'a, D::Element> {
+    fn from(data: &'a D) -> Self {
+        data.read()
+    }
+}
+
+impl<'a, D: DeviceData + ?Sized> From<&'a mut D> for ReadRequest<'a, D::Element> {
+    fn from(data: &'a mut D) -> Self {
+        (*data).read()
+    }
+}
+
+/// To read the elements of the view.
+impl<'a, T> From<CudaBufferView<'a, T>> for ReadRequest<'a, T> {
+    fn from(view: CudaBufferView<'a, T>) -> Self {
+        view.read()
+    }
+}
+
+impl<'a, T> From<&CudaBufferView<'a, T>> for ReadRequest<'a, T> {
+    fn from(view: &CudaBufferView<'a, T>) -> Self {
+        view.read()
     }
 }
 

@@ -81,17 +81,18 @@ pub trait DeviceData {
         self.write().blocking()
     }
 
-    /// Queues a copy of `src`, of the same length, on `stream`. The source may be on another device of the same driver;
+    /// Queues a copy of `src`, a value or a view of the same length, on `stream`. The source may be on another device of the same driver;
     /// then the stream may be of either device.
     ///
     /// # Errors
     /// [`BufferError::LengthMismatch`](crate::BufferError::LengthMismatch); those of the accesses; the driver's own.
     #[track_caller]
-    fn copy_from<S>(&mut self, src: &S, stream: &Stream) -> BufferResult<()>
-    where
-        S: DeviceData<Element = Self::Element> + ?Sized,
-    {
-        transfer::copy(stream, self.write(), src.read())
+    fn copy_from<'s>(
+        &mut self,
+        src: impl Into<ReadRequest<'s, Self::Element>>,
+        stream: &Stream,
+    ) -> BufferResult<()> {
+        transfer::copy(stream, self.write(), src.into())
     }
 
     /// Queues a copy of page-locked memory, or a slice of it, of the same length on `stream`. The memory stays alive and unchanged until
@@ -152,11 +153,13 @@ pub trait DeviceData {
     /// [`BufferError::BadPitch`](crate::BufferError::BadPitch), [`BufferError::OutOfBounds`](crate::BufferError::OutOfBounds); those of the
     /// accesses; the driver's own.
     #[track_caller]
-    fn copy_rows_from<S>(&mut self, src: &S, rows: Rows, stream: &Stream) -> BufferResult<()>
-    where
-        S: DeviceData<Element = Self::Element> + ?Sized,
-    {
-        rows::copy(stream, self.write(), src.read(), rows)
+    fn copy_rows_from<'s>(
+        &mut self,
+        src: impl Into<ReadRequest<'s, Self::Element>>,
+        rows: Rows,
+        stream: &Stream,
+    ) -> BufferResult<()> {
+        rows::copy(stream, self.write(), src.into(), rows)
     }
 
     /// Queues a copy of rows of page-locked memory, or of a slice of it, on `stream`, as
@@ -232,9 +235,7 @@ pub trait DeviceData {
     where
         Self::Element: AnyBitPattern + NoUninit,
     {
-        let mut values = vec![bytemuck::Zeroable::zeroed(); self.read().len()];
-        self.copy_to_slice(&mut values)?;
-        Ok(values)
+        self.read().to_vec()
     }
 
     /// As [`copy_from_slice`](Self::copy_from_slice), awaited: nothing is copied before the first poll, and a future that is

@@ -5,7 +5,7 @@ use cuda_driver::{CudaError, LaunchError};
 use cuda_runtime::{RuntimeError, StreamId};
 use space_core::AllocError;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Bound, Range, RangeBounds};
 use std::panic::Location;
 
 /// An error of a buffer operation. Nothing has changed when one is returned, unless it says so.
@@ -269,6 +269,26 @@ pub enum BufferError {
 }
 
 impl BufferError {
+    /// The elements of `range` among `len`.
+    pub(crate) fn within(range: impl RangeBounds<usize>, len: usize) -> Result<Range<usize>, Self> {
+        // One past the largest number is past every end, as that number is.
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => len.max(start),
+        };
+        match (start <= end, end <= len) {
+            (true, true) => Ok(start..end),
+            (true, false) => Err(Self::OutOfBounds { start, end, len }),
+            (false, _) => Err(Self::BadRange { start, end }),
+        }
+    }
+
     /// How to name the operand in an error about its device.
     pub(crate) fn of_operand(operand: OperandName) -> impl FnOnce(RuntimeError) -> Self {
         move |error| Self::OperandDevice { operand, error }

@@ -10,7 +10,7 @@ use cuda_driver::CallSite;
 use cuda_runtime::{Completion, Device};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut, RangeBounds};
 use std::panic::Location;
 
 /// Page-locked host memory. Asynchronous copies from and to it are truly asynchronous.
@@ -153,38 +153,30 @@ impl<T> PinnedBuffer<T> {
     /// The elements of `range`, for copies to a device. The ledger still takes the copy for the whole memory.
     ///
     /// # Errors
-    /// [`BufferError::OutOfBounds`].
-    pub fn slice(&self, range: Range<usize>) -> BufferResult<PinnedSlice<'_, T>> {
-        let offset = self.check(&range)?;
-        Ok(PinnedSlice(Part {
-            domain: &self.domain,
-            offset,
-            len: range.len(),
-            elements: PhantomData,
-        }))
+    /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> BufferResult<PinnedSlice<'_, T>> {
+        Ok(PinnedSlice(self.part(range)?))
     }
 
     /// The elements of `range`, for copies from a device. The ledger still takes the copy for the whole memory.
     ///
     /// # Errors
-    /// [`BufferError::OutOfBounds`].
-    pub fn slice_mut(&mut self, range: Range<usize>) -> BufferResult<PinnedSliceMut<'_, T>> {
-        let offset = self.check(&range)?;
-        Ok(PinnedSliceMut(Part {
-            domain: &self.domain,
-            offset,
-            len: range.len(),
-            elements: PhantomData,
-        }))
+    /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
+    pub fn slice_mut(
+        &mut self,
+        range: impl RangeBounds<usize>,
+    ) -> BufferResult<PinnedSliceMut<'_, T>> {
+        Ok(PinnedSliceMut(self.part(range)?))
     }
 
-    fn check(&self, range: &Range<usize>) -> BufferResult<usize> {
-        let Range { start, end } = *range;
-        let len = self.len;
-        match start <= end && end <= len {
-            true => Ok(start),
-            false => Err(BufferError::OutOfBounds { start, end, len }),
-        }
+    fn part(&self, range: impl RangeBounds<usize>) -> BufferResult<Part<'_, T>> {
+        let range = BufferError::within(range, self.len)?;
+        Ok(Part {
+            domain: &self.domain,
+            offset: range.start,
+            len: range.len(),
+            elements: PhantomData,
+        })
     }
 }
 

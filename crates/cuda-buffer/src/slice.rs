@@ -5,7 +5,7 @@ use cuda_driver::DevicePtr;
 use cuda_runtime::StreamId;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::RangeBounds;
 
 macro_rules! slices {
     ($(#[$doc:meta])* $name:ident, $borrow:ty) => {
@@ -60,18 +60,12 @@ macro_rules! slices {
                 self.address
             }
 
-            /// The elements `start..end` of these.
+            /// The elements of `range` among these.
             ///
             /// # Errors
-            /// [`BufferError::OutOfBounds`].
-            pub fn slice(self, range: Range<usize>) -> BufferResult<Self> {
-                if range.start > range.end || range.end > self.len {
-                    return Err(BufferError::OutOfBounds {
-                        start: range.start,
-                        end: range.end,
-                        len: self.len,
-                    });
-                }
+            /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
+            pub fn slice(self, range: impl RangeBounds<usize>) -> BufferResult<Self> {
+                let range = BufferError::within(range, self.len)?;
                 let offset_bytes = (range.start * size_of::<T>()) as u64;
                 Ok(Self::new(self.address, offset_bytes, range.len(), self.timeline))
             }

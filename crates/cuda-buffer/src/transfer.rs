@@ -283,6 +283,20 @@ impl<T: Copy + 'static> ReadRequest<'_, T> {
     {
         crate::host_copy::download(dst, self, None)
     }
+
+    /// As [`DeviceData::to_vec`](crate::DeviceData::to_vec).
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn to_vec(self) -> BufferResult<Vec<T>>
+    where
+        T: bytemuck::AnyBitPattern + NoUninit,
+    {
+        let mut values = vec![bytemuck::Zeroable::zeroed(); self.len];
+        self.copy_to_slice(&mut values)?;
+        Ok(values)
+    }
 }
 
 /// Queues a copy between slices of accesses that are already held on `stream`.

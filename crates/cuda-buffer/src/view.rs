@@ -5,7 +5,7 @@ use crate::data::DeviceData;
 use crate::domain::DomainId;
 use crate::{BufferError, BufferResult};
 use std::fmt;
-use std::ops::Range;
+use std::ops::RangeBounds;
 
 macro_rules! views {
     ($($(#[$doc:meta])* $name:ident, $request:ident;)+) => { $(
@@ -45,12 +45,13 @@ macro_rules! views {
                 self.request.len == 0
             }
 
-            /// The elements `start..end` of these.
+            /// The elements of `range` among these.
             ///
             /// # Errors
-            /// [`BufferError::OutOfBounds`].
-            pub fn slice(self, range: Range<usize>) -> BufferResult<Self> {
+            /// [`BufferError::OutOfBounds`], [`BufferError::BadRange`].
+            pub fn slice(self, range: impl RangeBounds<usize>) -> BufferResult<Self> {
                 let offset = self.offset;
+                let range = BufferError::within(range, self.len())?;
                 let start = range.start;
                 let request = self.request.slice(range)?;
                 Ok(Self { request, offset: offset + start })
@@ -135,8 +136,8 @@ impl<'a, T> CudaBufferViewMut<'a, T> {
         let (len, offset) = (self.len(), self.offset);
         if at > len {
             return Err(BufferError::OutOfBounds {
-                start: at,
-                end: len,
+                start: 0,
+                end: at,
                 len,
             });
         }

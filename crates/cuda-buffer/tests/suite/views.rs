@@ -1,7 +1,10 @@
 //! Views and requests: elements are named, checked and acquired together.
 
 use crate::kit::{Kit, N, Rig, elements, step_of};
-use cuda_buffer::{AccessCompletion, BufferError, CudaBuffer, DeviceData, Launch, acquire_all};
+use cuda_buffer::{
+    AccessCompletion, BufferError, BufferResult, CudaBuffer, DeviceData, Launch, PinnedBuffer,
+    Rows, acquire_all,
+};
 use std::collections::HashSet;
 
 #[test]
@@ -42,6 +45,92 @@ fn a_view_names_elements_of_a_value_and_is_lowered_to_an_access() {
     expected[N - 4..].fill(step_of(5, 1));
     assert_eq!(x.to_vec().unwrap(), expected);
     drop((kit, stream, x));
+    rig.finish();
+}
+
+/// What only reads is a source of copies as a whole value is.
+#[test]
+fn views_are_copied_from() {
+    let rig = Rig::seeded(3, 2);
+    let [s, t] = rig.streams();
+    let values: Vec<u32> = (0..N as u32).collect();
+    let x = CudaBuffer::<u32>::from_slice(&rig.device(), &values).unwrap();
+    let mut y = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    y.fill(&s, 9).unwrap();
+    let view = x.view().slice(N - 4..).unwrap();
+    y.view_mut()
+        .slice(..4)
+        .unwrap()
+        .copy_from(view, &t)
+        .unwrap();
+    y.view_mut()
+        .slice(4..=7)
+        .unwrap()
+        .copy_from(view, &s)
+        .unwrap();
+    let rows = Rows {
+        width: 2,
+        rows: 2,
+        dst_pitch: 2,
+        src_pitch: 4,
+    };
+    let mut edge = y.view_mut().slice(8..12).unwrap();
+    edge.copy_rows_from(x.view().slice(1..7).unwrap(), rows, &t)
+        .unwrap();
+    let n = N as u32;
+    let last = [n - 4, n - 3, n - 2, n - 1];
+    assert_eq!(y.read().slice(..4).unwrap().to_vec().unwrap(), last);
+    assert_eq!(y.read().slice(4..8).unwrap().to_vec().unwrap(), last);
+    assert_eq!(
+        y.read().slice(8..13).unwrap().to_vec().unwrap(),
+        [1, 2, 5, 6, 9]
+    );
+    drop((x, y, s, t));
+    rig.finish();
+}
+
+/// Ranges of every form, up to the largest numbers, for every kind of slice.
+#[test]
+fn ranges_are_checked_with_their_numbers() {
+    use std::ops::Bound::{self, Excluded, Included, Unbounded};
+    const MAX: usize = usize::MAX;
+    let rig = Rig::seeded(4, 1);
+    let [stream] = rig.streams();
+    let mut x = CudaBuffer::<u32>::new_on(&stream, N).unwrap();
+    let mut pinned = PinnedBuffer::<u32>::new(&rig.device(), N).unwrap();
+    let past = |start, end| Err::<usize, _>(BufferError::OutOfBounds { start, end, len: N });
+    let backwards = |start, end| Err(BufferError::BadRange { start, end });
+    type Bounds = (Bound<usize>, Bound<usize>);
+    let cases: [(Bounds, BufferResult<usize>); 14] = [
+        ((Unbounded, Unbounded), Ok(N)),
+        ((Included(N), Unbounded), Ok(0)),
+        ((Included(1), Included(N - 1)), Ok(N - 1)),
+        ((Excluded(0), Excluded(N)), Ok(N - 1)),
+        ((Included(3), Excluded(3)), Ok(0)),
+        ((Included(0), Excluded(N + 1)), past(0, N + 1)),
+        ((Included(N + 1), Unbounded), past(N + 1, N + 1)),
+        ((Included(MAX), Unbounded), past(MAX, MAX)),
+        ((Excluded(MAX), Unbounded), past(MAX, MAX)),
+        ((Unbounded, Included(MAX)), past(0, MAX)),
+        ((Included(1), Excluded(MAX)), past(1, MAX)),
+        ((Included(MAX), Included(MAX)), past(MAX, MAX)),
+        ((Included(4), Excluded(3)), backwards(4, 3)),
+        ((Included(MAX), Excluded(0)), backwards(MAX, 0)),
+    ];
+    for (range, wanted) in cases {
+        assert_eq!(x.view().slice(range).map(|part| part.len()), wanted);
+        assert_eq!(x.view_mut().slice(range).map(|part| part.len()), wanted);
+        assert_eq!(x.read().slice(range).map(|part| part.len()), wanted);
+        assert_eq!(pinned.slice(range).map(drop), wanted.clone().map(drop));
+        assert_eq!(pinned.slice_mut(range).map(drop), wanted.clone().map(drop));
+        let mut access = x.write_synchronized_with(&stream).unwrap();
+        assert_eq!(access.slice(range).map(|part| part.len()), wanted);
+        assert_eq!(access.slice_mut(range).map(|part| part.len()), wanted);
+    }
+    for at in [N + 1, MAX] {
+        assert_eq!(x.view_mut().split_at(at).map(drop), past(0, at).map(drop));
+    }
+    drop((x, pinned, stream));
     rig.finish();
 }
 
