@@ -41,7 +41,7 @@ impl Carve {
 }
 
 impl Side for Carve {
-    fn allocate(&mut self) -> Outcome<()> {
+    fn allocate(&mut self) -> Outcome {
         self.kept.push(CudaBuffer::new_on(&self.streams[0], N)?);
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Side for Carve {
         self.kept.clear();
     }
 
-    fn operate(&mut self, stream: usize) -> Outcome<()> {
+    fn operate(&mut self, stream: usize) -> Outcome {
         let stream = &self.streams[stream];
         let (mut out, x, y) =
             acquire_all(stream, (self.out.write(), self.x.read(), self.y.read()))?;

@@ -13,6 +13,7 @@ pub(crate) struct Cudarc {
     x: CudaSlice<f32>,
     y: CudaSlice<f32>,
     function: CudaFunction,
+    config: LaunchConfig,
     streams: [Arc<CudaStream>; 2],
 }
 
@@ -30,13 +31,14 @@ impl Cudarc {
             x: buffer()?,
             y: buffer()?,
             function: module.load_function("contract_add")?,
+            config: LaunchConfig::for_num_elems(N as u32),
             streams,
         })
     }
 }
 
 impl Side for Cudarc {
-    fn allocate(&mut self) -> Outcome<()> {
+    fn allocate(&mut self) -> Outcome {
         // SAFETY: nobody reads what is not written.
         self.kept.push(unsafe { self.streams[0].alloc(N)? });
         Ok(())
@@ -46,7 +48,7 @@ impl Side for Cudarc {
         self.kept.clear();
     }
 
-    fn operate(&mut self, stream: usize) -> Outcome<()> {
+    fn operate(&mut self, stream: usize) -> Outcome {
         let mut launch = self.streams[stream].launch_builder(&self.function);
         launch
             .arg(&(N as u32))
@@ -54,7 +56,7 @@ impl Side for Cudarc {
             .arg(&self.x)
             .arg(&self.y);
         // SAFETY: the kernel takes these arguments and touches as many elements.
-        unsafe { launch.launch(LaunchConfig::for_num_elems(N as u32))? };
+        unsafe { launch.launch(self.config)? };
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
-# The cases of the benchmark in PyTorch. Prints lines "case<TAB>microseconds" and "note<TAB>text". One argument: full or smoke.
+# The cases of the benchmark in PyTorch. Its argument says which, as JSON. Prints lines "case<TAB>microseconds of each sample", and
+# "note<TAB>text".
+import json
 import sys
 
-smoke = sys.argv[1] == "smoke"
+asked = json.loads(sys.argv[1])
 try:
     import torch
 except ImportError as error:
@@ -10,16 +12,19 @@ except ImportError as error:
 if not torch.cuda.is_available():
     print("note\tPyTorch is not measured: it sees no GPU")
     sys.exit(0)
-print(f"note\tPyTorch {torch.__version__}, CUDA {torch.version.cuda}")
+print(f"note\tPyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuBLAS at full precision; it runs after the others, in a process of its own")
 device = torch.device("cuda")
-samples = 2 if smoke else 11
+# The same work as Carve's: no TF32, and no parts of 16-bit sums that are rounded to 16 bits.
+torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
-def time(case, rounds, body, streams=()):
-    rounds = min(rounds, 2) if smoke else rounds
+def time(case, body, streams=()):
+    rounds = asked["rounds"][case]
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     taken = []
-    for _ in range(samples + 1):
+    for _ in range(asked["samples"] + 1):
         torch.cuda.synchronize()
         start.record()
         for stream in streams:
@@ -31,8 +36,8 @@ def time(case, rounds, body, streams=()):
         end.record()
         end.synchronize()
         taken.append(1e3 * start.elapsed_time(end) / rounds)
-    taken = sorted(taken[1:])
-    print(f"{case}\t{taken[len(taken) // 2]}", flush=True)
+    # The first warms up.
+    print(case, " ".join(map(str, taken[1:])), sep="\t", flush=True)
 
 
 def memory(size):
@@ -43,15 +48,16 @@ def memory(size):
     return body
 
 
-with torch.no_grad():
+# A stream as the others have it: not the legacy one, which waits for all.
+with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
     for size, name in [(4 << 10, "4 KiB"), (1 << 20, "1 MiB"), (64 << 20, "64 MiB")]:
-        time(f"create and drop, {name}", 1000, memory(size))
+        time(f"create and drop, {name}", memory(size))
 
     x, y = (torch.zeros(1024, device=device) for _ in range(2))
     out = torch.empty_like(x)
-    time("a launch of three operands", 1000, lambda: torch.add(x, y, out=out))
+    time("a launch of three operands", lambda: torch.add(x, y, out=out))
 
-    n = 1 << 10 if smoke else 16 << 20
+    n = asked["elements"]
     host = torch.zeros(n, dtype=torch.int32).pin_memory()
     target, counted = (torch.zeros(n, dtype=torch.int32, device=device) for _ in range(2))
     copying, computing = torch.cuda.Stream(), torch.cuda.Stream()
@@ -63,14 +69,16 @@ with torch.no_grad():
             for _ in range(10):
                 counted.add_(1)
 
-    time("a copy in beside computing", 3, overlap, (copying, computing))
+    time("a copy in beside computing", overlap, (copying, computing))
 
-    kinds = [("f16", torch.float16), ("bf16", torch.bfloat16), ("f32", torch.float32)]
-    for name, kind in kinds:
-        for n in [16] if smoke else [512, 1024, 2048, 4096, 8192]:
-            a, b = (torch.ones(n, n, dtype=kind, device=device) for _ in range(2))
+    kinds = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+    for case in asked["rounds"]:
+        if case.startswith("product, "):
+            _, name, n = case.split(", ")
+            n = int(n)
+            a, b = (torch.ones(n, n, dtype=kinds[name], device=device) for _ in range(2))
             c = torch.empty_like(a)
-            time(f"product, {name}, {n}", max(2, min(8, 4096 // n)), lambda: torch.matmul(a, b, out=c))
+            time(case, lambda: torch.matmul(a, b, out=c))
 
     widths, batch = [64, 48, 32, 10], 64
     weights = [torch.full((m, n), 0.125, device=device) for m, n in zip(widths, widths[1:])]
@@ -94,4 +102,4 @@ with torch.no_grad():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         results = step()
-    time("a replay of the digits step", 100, graph.replay)
+    time("a replay of the digits step", graph.replay)
