@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     toolkit::make()?;
     let json = workspace::target_folder().join(JSON);
     let line = Invocation::new(PROGRAM).args(["--release", "--", "--json"]);
-    check(&line.arg(json.display().to_string()))
+    check(&test_gpu::on_machine(line.arg(json.display().to_string())))
 }
 
 /// A run on the emulated library, whose numbers mean nothing, as they say.

@@ -4,8 +4,10 @@
 use crate::bench_gpu;
 use crate::doctor;
 use crate::failure::Failure;
+use crate::gpu_bundle;
 use crate::harness;
 use crate::invocation::Invocation;
+use crate::peers;
 use crate::ptx;
 use crate::readme::Promises;
 use crate::report::{Report, again};
@@ -60,6 +62,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         report.skip("book", reason);
     }
     report.attempt("PTX of the kernels", || ptx::run(ptx::Mode::Check))?;
+    peers::check(&mut report)?;
     report.skip("sanitizers", "own command: cargo xtask sanitize");
     report.skip("Miri", "own command: cargo xtask miri");
     report.skip("loom", "own command: cargo xtask loom");
@@ -75,6 +78,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     test_gpu::emulated(&mut report)?;
     report.step("captures, a selection", test_capture::quick)?;
     report.step("the benchmark of GPUs, emulated", bench_gpu::run_emulated)?;
+    let bundle = "the script for a GPU without Rust, emulated";
+    report.step(bundle, gpu_bundle::run_emulated_in_dev)?;
     report.skip("hardware", "own command: cargo xtask test-gpu");
     println!("{report}");
     Ok(())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::invocation::Invocation;
+use crate::test_gpu;
 use crate::toolchain::{self, first_line};
 use crate::workspace;
 
@@ -217,6 +218,7 @@ fn simulated_line(packages: &[workspace::Package], has_hardware: bool) -> String
 fn library_folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
+        let path = test_gpu::without_outputs(&path, &workspace::target_folder());
         folders.extend(std::env::split_paths(&path));
     }
     let listed = ["ldconfig -p", "/sbin/ldconfig -p"];

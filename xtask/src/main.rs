@@ -18,6 +18,7 @@ mod harness;
 mod invocation;
 mod loom;
 mod miri;
+mod peers;
 mod ptx;
 mod readme;
 mod report;
@@ -55,8 +56,10 @@ cargo xtask COMMAND
                             --emulated, only whether the program works
   ptx [--check]             compiles the kernels in CUDA C; with --check, sees whether that was done
   test-kernels              the kernels in CUDA C against their models, compiled for the host (c++)
-  gpu-bundle [--emulated]   a folder with the tests and benchmarks of hardware and a script, for a
-                            machine with a GPU and no Rust; with --emulated, the script is run, too
+  gpu-bundle [--emulated [--quick]]
+                            a folder with the tests and benchmarks of hardware and a script, for a
+                            machine with a GPU and no Rust; with --emulated, the script is run, too;
+                            with --quick, of a few programs as other checks build them
   toolkit                   makes the folder that feature `cuda` is built with, on any machine
   doctor                    what this machine offers, and what will be simulated
   help                      this text
@@ -96,6 +99,7 @@ fn dispatch(words: &[&str]) -> Result<(), Failure> {
         ["test-kernels"] => test_kernels::run(),
         ["gpu-bundle"] => gpu_bundle::run(),
         ["gpu-bundle", "--emulated"] => gpu_bundle::run_emulated(),
+        ["gpu-bundle", "--emulated", "--quick"] => gpu_bundle::run_emulated_in_dev(),
         ["toolkit"] => toolkit::run(),
         ["doctor"] => doctor::run(),
         ["help" | "--help" | "-h"] => {

@@ -47,7 +47,7 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
             println!("not run on a GPU, since there is none: {reason}");
             Ok(())
         }
-        None => check(&line(options.quick)),
+        None => check(&test_gpu::on_machine(line(options.quick))),
     }
 }
 

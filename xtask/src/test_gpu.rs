@@ -1,5 +1,6 @@
 //! `cargo xtask test-gpu`: the suite of the hardware, on a GPU or on the emulated driver library.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::doctor;
@@ -7,6 +8,7 @@ use crate::failure::Failure;
 use crate::invocation::Invocation;
 use crate::report::Report;
 use crate::test_kernels;
+use crate::toolchain;
 use crate::toolkit;
 use crate::workspace;
 
@@ -24,6 +26,8 @@ const PROGRAMS: [(&str, &str); 2] = [
     ),
 ];
 
+const CHECKER: &str = "compute-sanitizer";
+
 /// Products through cuBLAS: where there is a driver, these tests use it, and the library that is found.
 const PRODUCTS: &str = "cargo test --package tensor-cuda --features cuda --lib --test suite -- \
      cublas products:: product_cases:: gemm:: workspaces:: deterministic::";
@@ -38,18 +42,78 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     toolkit::make()?;
     let mut report = Report::new();
-    report.command("contract on hardware", &Invocation::new(SUITE))?;
-    report.command("kernels on hardware", &Invocation::new(test_kernels::TESTS))?;
-    report.command("products on hardware", &Invocation::new(PRODUCTS))?;
-    report.command(
-        "asynchronous products on hardware",
-        &Invocation::new(ASYNCHRONOUS),
-    )?;
-    for (name, line) in PROGRAMS {
-        report.command(&format!("{name} on hardware"), &Invocation::new(line))?;
+    for (name, line) in [
+        ("contract", SUITE),
+        ("kernels", test_kernels::TESTS),
+        ("products", PRODUCTS),
+        ("asynchronous products", ASYNCHRONOUS),
+    ]
+    .into_iter()
+    .chain(PROGRAMS)
+    {
+        let line = on_machine(Invocation::new(line));
+        report.command(&format!("{name} on hardware"), &line)?;
+    }
+    for tool in ["memcheck", "synccheck"] {
+        let name = format!("contract under compute-sanitizer's {tool}");
+        match checked(tool) {
+            Some(line) => report.command(&name, &line)?,
+            None => report.skip(&name, "compute-sanitizer is not installed"),
+        }
     }
     println!("{report}");
     Ok(())
+}
+
+/// The suite under a tool of NVIDIA's checker, where that is installed. Calls that the suite makes to have them refused are no finding.
+fn checked(tool: &str) -> Option<Invocation> {
+    let on_path = doctor::on_path(CHECKER);
+    let installed = || {
+        let usual = Path::new("/usr/local/cuda/bin").join(CHECKER);
+        usual.exists().then_some(usual)
+    };
+    let checker = on_path.or_else(installed)?;
+    let options = match tool {
+        "memcheck" => " --report-api-errors no",
+        _ => "",
+    };
+    let checker = format!(
+        "{} --tool {tool}{options} --error-exitcode 9",
+        checker.display()
+    );
+    let suite =
+        Invocation::new("cargo test --package cuda-contract --features cuda --test hardware");
+    Some(through(suite, &checker).args(["--", "--test-threads=1"]))
+}
+
+/// A command whose programs find the libraries of this machine. Cargo puts its outputs into their path, and the emulated libraries among
+/// them have the names of the real ones.
+pub(crate) fn on_machine(line: Invocation) -> Invocation {
+    through(line, "")
+}
+
+/// The same, with the programs started by `wrapper`.
+fn through(line: Invocation, wrapper: &str) -> Invocation {
+    let Some(host) = toolchain::host() else {
+        return line;
+    };
+    let host = host.to_uppercase().replace(['-', '.'], "_");
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let env = match without_outputs(&path, &workspace::target_folder()) {
+        path if path.is_empty() => "env -u LD_LIBRARY_PATH".to_owned(),
+        path => format!("env LD_LIBRARY_PATH={}", path.display()),
+    };
+    let runner = format!("{env} {wrapper}");
+    line.env(&format!("CARGO_TARGET_{host}_RUNNER"), runner.trim_end())
+}
+
+/// A path of libraries without the folders in which cargo builds.
+pub(crate) fn without_outputs(path: &OsStr, outputs: &Path) -> OsString {
+    let outputs = std::path::absolute(outputs).unwrap_or_else(|_| outputs.to_owned());
+    let kept = std::env::split_paths(path)
+        .filter(|folder| !folder.starts_with(&outputs) && !folder.as_os_str().is_empty());
+    // What was split can be joined.
+    std::env::join_paths(kept).unwrap_or_default()
 }
 
 /// On the emulated library.
@@ -148,4 +212,27 @@ fn link(folder: &Path, library: &Path, name: &str) -> std::io::Result<()> {
 pub(crate) fn on_library(line: Invocation, folder: &Path) -> Invocation {
     line.env("LD_LIBRARY_PATH", folder.display().to_string())
         .env("CARVE_SIM_DEVICES", "2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_cargo_are_no_libraries_of_the_machine() {
+        let outputs = Path::new("/here/target");
+        let path =
+            OsStr::new("/here/target/debug/deps:/opt/cuda/lib64::/here/target/debug:/here/targets");
+        assert_eq!(
+            without_outputs(path, outputs),
+            "/opt/cuda/lib64:/here/targets"
+        );
+        assert_eq!(
+            without_outputs(OsStr::new("/here/target/debug"), outputs),
+            ""
+        );
+        let line = on_machine(Invocation::new("cargo test")).to_string();
+        assert!(line.contains("_RUNNER='env "), "{line}");
+        assert!(!line.contains("debug"), "{line}");
+    }
 }
