@@ -78,7 +78,7 @@ impl<T: Copy + 'static> CudaBuffer<T> {
         let domain = match bytes {
             0 => Domain::owned(device, Memory::Empty, None),
             _ => match allocate(bytes) {
-                Ok((allocation, first_use)) => Domain::allocated(device, allocation, first_use),
+                Ok((allocation, first_use)) => Domain::allocated(allocation, first_use),
                 Err(error) => return Err(error.into()),
             },
         };

@@ -33,12 +33,13 @@ enum Source {
     Plain,
 }
 
-/// A range of device memory. What may still use it is its owner's to know: it goes back by
+/// A range of device memory, or none. What may still use it is its owner's to know: it goes back by
 /// [`reclaim`](Self::reclaim); merely dropping it leaks the memory, and counts it.
 #[derive(Debug)]
 pub struct Allocation {
     device: Device,
     address: DevicePtr,
+    /// 0 for none.
     bytes: usize,
 }
 
@@ -278,13 +279,32 @@ impl Device {
 }
 
 impl Allocation {
+    /// No memory.
+    #[must_use]
+    pub fn none(device: &Device) -> Self {
+        Self {
+            device: device.clone(),
+            address: DevicePtr::NULL,
+            bytes: 0,
+        }
+    }
+
+    /// Hands the memory on, and has none then.
+    #[must_use = "memory that is dropped is leaked"]
+    pub fn take(&mut self) -> Self {
+        let none = Self::none(&self.device);
+        std::mem::replace(self, none)
+    }
+
     /// The device of the memory.
+    #[inline]
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its base address.
+    /// Its base address; null for none.
+    #[inline]
     #[must_use]
     pub fn address(&self) -> DevicePtr {
         self.address
@@ -298,19 +318,18 @@ impl Allocation {
 
     /// Frees the memory after all of `outstanding`. The calling thread does not wait.
     #[track_caller]
-    pub fn reclaim(self, outstanding: impl IntoIterator<Item = Completion>) {
+    pub fn reclaim(mut self, outstanding: impl IntoIterator<Item = Completion>) {
         let outstanding: SmallVec<[Completion; 4]> = outstanding.into_iter().collect();
         self.reclaim_after(&outstanding);
     }
 
-    /// As [`reclaim`](Self::reclaim), of completions that lie together.
+    /// As [`reclaim`](Self::reclaim), of completions that lie together. It has no memory then.
     #[track_caller]
-    pub fn reclaim_after(mut self, outstanding: &[Completion]) {
+    pub fn reclaim_after(&mut self, outstanding: &[Completion]) {
         let _site = CallSite::enter();
-        if self.device.is_forked() {
+        if self.bytes == 0 || self.device.is_forked() {
             return;
         }
-        // An allocation of 0 bytes left has nothing to leak when it drops.
         let bytes = std::mem::take(&mut self.bytes);
         match &self.device.memory().source {
             Source::Pool {
