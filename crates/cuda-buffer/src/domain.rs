@@ -8,7 +8,8 @@ use crate::primitive::{Fault, Mutex, faulty};
 use crate::{AccessError, BufferError, BufferResult, rooms};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{
-    Allocation, Completion, Counted, Device, Homed, Last, RuntimeResult, Sole, Spent, Standing, Stream,
+    Allocation, Completion, Counted, Device, Homed, Last, Room, RuntimeResult, Sole, Spent,
+    Standing, Stream,
 };
 use std::cell::Cell;
 use std::num::NonZero;
@@ -69,8 +70,8 @@ pub(crate) enum Domain {
 #[derive(Debug)]
 pub(crate) struct OwnedDomain {
     id: DomainId,
-    /// The device, with its memory where that is the value's own; taken out when the value ends or becomes an arena.
-    own: Allocation,
+    /// The device, with its memory where that is the value's own, until that becomes an arena. `None` once the value ends.
+    own: Option<Allocation>,
     /// On the device; null for a value of zero length and for page-locked memory.
     address: DevicePtr,
     pub(crate) memory: Memory,
@@ -187,25 +188,27 @@ impl Domain {
         Self::of(allocation, address, Memory::Device, Ledger::after(before))
     }
 
-    /// A value of memory that was just allocated, and is there after `first_use`.
+    /// A value of `bytes` bytes of new device memory, at least 1, allocated on the device's allocation stream.
     #[inline(always)]
-    pub(crate) fn allocated(allocation: Allocation, first_use: Option<Completion>) -> Self {
-        let address = allocation.address();
-        let ledger = Ledger::after_one(first_use);
-        Self::of(allocation, address, Memory::Device, ledger)
+    pub(crate) fn allocate(device: &Device, bytes: usize) -> Result<Self, Box<BufferError>> {
+        match OwnedDomain::allocate(device, bytes) {
+            Ok(owned) => Ok(Self::Owned(owned)),
+            Err(error) => Err(error),
+        }
     }
 
+    /// As [`allocate`](Self::allocate), on the stream that will use it first.
     #[inline(always)]
+    pub(crate) fn allocate_on(stream: &Stream, bytes: usize) -> Result<Self, Box<BufferError>> {
+        match OwnedDomain::allocate_on(stream, bytes) {
+            Ok(owned) => Ok(Self::Owned(owned)),
+            Err(error) => Err(error),
+        }
+    }
+
     fn of(own: Allocation, address: DevicePtr, memory: Memory, ledger: Ledger) -> Self {
-        let id = DomainId::fresh();
-        let owned = rooms::take().fill(OwnedDomain {
-            id,
-            own,
-            address,
-            memory,
-            ledger: Homed::new(ledger),
-        });
-        Self::Owned(Counted::first(owned))
+        let (room, id) = (rooms::take(), DomainId::fresh());
+        Self::Owned(OwnedDomain::fill(room, id, own, address, memory, ledger))
     }
 
     #[inline]
@@ -219,7 +222,7 @@ impl Domain {
     #[inline]
     pub(crate) fn device(&self) -> &Device {
         match self {
-            Self::Owned(owned) => owned.own.device(),
+            Self::Owned(owned) => owned.device(),
             Self::Carve(carve) => carve.device(),
         }
     }
@@ -353,7 +356,7 @@ impl Domain {
             return Err((self, BufferError::Held { holders: 1 }));
         };
         let taken = owned.get_mut().and_then(|sole| match &sole.memory {
-            Memory::Device => Some(Some(sole.own.take())),
+            Memory::Device => Some(sole.own.as_mut().map(Allocation::take)),
             Memory::Empty => Some(None),
             Memory::Pinned(_) | Memory::Part { .. } | Memory::Foreign(_) => None,
         });
@@ -403,6 +406,63 @@ impl Domain {
     }
 }
 
+impl OwnedDomain {
+    /// A value of `bytes` bytes of new device memory, at least 1, allocated on the device's allocation stream.
+    #[inline(never)]
+    fn allocate(device: &Device, bytes: usize) -> Result<Counted<Self>, Box<BufferError>> {
+        Self::of_new(|| device.allocate(bytes))
+    }
+
+    /// As [`allocate`](Self::allocate), on the stream that will use it first.
+    #[inline(never)]
+    fn allocate_on(stream: &Stream, bytes: usize) -> Result<Counted<Self>, Box<BufferError>> {
+        Self::of_new(|| stream.device().allocate_on(bytes, stream))
+    }
+
+    /// Everything is written where it stays, nothing may unwind while the parts are in registers, and what is returned fits there:
+    /// a struct that is copied a moment after its parts were written costs more than the locks.
+    #[inline(always)]
+    fn of_new(
+        allocate: impl FnOnce() -> RuntimeResult<(Allocation, Option<Completion>)>,
+    ) -> Result<Counted<Self>, Box<BufferError>> {
+        let (room, id) = (rooms::take(), DomainId::fresh());
+        match allocate() {
+            Ok((own, first_use)) => {
+                let (address, ledger) = (own.address(), Ledger::after_one(first_use));
+                Ok(Self::fill(room, id, own, address, Memory::Device, ledger))
+            }
+            Err(error) => {
+                rooms::keep(room);
+                Err(Box::new(error.into()))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fill(
+        room: Room<Self>,
+        id: DomainId,
+        own: Allocation,
+        address: DevicePtr,
+        memory: Memory,
+        ledger: Ledger,
+    ) -> Counted<Self> {
+        Counted::first(room.fill(Self {
+            id,
+            own: Some(own),
+            address,
+            memory,
+            ledger: Homed::new(ledger),
+        }))
+    }
+
+    #[inline]
+    fn device(&self) -> &Device {
+        let own = self.own.as_ref();
+        own.expect("there until the value ends").device()
+    }
+}
+
 impl Last for OwnedDomain {
     fn last(domain: Sole<Self>) {
         rooms::keep(domain.clear());
@@ -417,13 +477,14 @@ impl Drop for OwnedDomain {
         let forgotten = ledger.held() > 0 && !faulty(Fault::ForgottenFreed);
         if let Memory::Device = self.memory {
             // An allocation that merely drops is leaked and counted.
-            if !forgotten {
-                ledger.show_outstanding(|outstanding| self.own.reclaim_after(outstanding));
+            if let (Some(own), false) = (self.own.take(), forgotten) {
+                ledger.show_outstanding(|outstanding| own.reclaim_after(outstanding));
             }
             return;
         }
-        let device = self.own.device();
         let outstanding = ledger.take_outstanding();
+        let own = self.own.as_ref();
+        let device = own.expect("there until the value ends").device();
         match &mut self.memory {
             Memory::Empty | Memory::Device => {}
             // In a child the whole, and who may have locked it, is the parent's.

@@ -57,7 +57,7 @@ fn buffers_allocate_nothing_on_the_host() {
     for (name, calls) in [
         ("allocate with new, drop", 2),
         ("allocate with new_on, drop", 2),
-        ("allocate with new_on, fill, drop", 3),
+        ("allocate with new_on, fill, drop", 4),
     ] {
         assert_eq!(steady(name), (0, ROUNDS * calls), "{name}");
     }

@@ -201,6 +201,13 @@ impl<T: Last> Counted<T> {
         this.0.inner().references.load(Ordering::Relaxed)
     }
 
+    /// Whether this and `other` refer to the same value.
+    #[inline]
+    #[must_use]
+    pub fn same(this: &Self, other: &Self) -> bool {
+        this.0.inner == other.0.inner
+    }
+
     /// Where the value is.
     #[inline]
     #[must_use]
@@ -287,6 +294,10 @@ impl<T: Last> Shares<T> {
     pub(crate) fn of(one: Counted<T>) -> Self {
         let (place, count) = (one.into_place(), 1);
         Self { place, count }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// One of them, while there are any.
