@@ -6,6 +6,7 @@
 
 use crate::counted::Shares;
 use crate::device::{Device, DeviceResources};
+use crate::primitive::{Fault, faulty};
 
 /// Handles that are counted in one step.
 const SOME: usize = 64;
@@ -51,7 +52,7 @@ impl Stock {
 
     /// What is there at the end of the lease, to be given up without the lock.
     pub(crate) fn close(&mut self) -> Option<Shares<DeviceResources>> {
-        self.open = false;
+        self.open = faulty(Fault::OpenStock);
         self.handles.take()
     }
 }
