@@ -105,7 +105,7 @@ extern "C" fn too_many() -> ! {
 }
 
 #[inline]
-fn check(count: usize) {
+pub(crate) fn check(count: usize) {
     assert!(count <= MOST, "{count} handles at a time: at most {MOST}");
 }
 

@@ -2,6 +2,7 @@
 
 use crate::capture::Session;
 use crate::completion::Completion;
+use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::handles::Handles;
 use crate::node::Scope;
@@ -203,11 +204,23 @@ impl Slot {
         }
         self.frees.store(true, Ordering::Release);
         self.memory.add_locked(-1, -(bytes as isize));
+        let lost = LostIfUnwound(&self.core, bytes);
         let freed = self.core.call_in_cleanup(|driver| call(driver, self.raw));
+        std::mem::forget(lost);
         *owner = owner.take().and_then(|owner| state.stock.put(owner));
         Some(match freed {
             Ok(()) => Ok(()),
             Err(error) => Err(Box::new(error)),
         })
+    }
+}
+
+/// Counts memory as leaked whose free unwinds.
+struct LostIfUnwound<'c>(&'c DeviceCore, usize);
+
+impl Drop for LostIfUnwound<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.count_leak(self.1);
     }
 }
