@@ -2,7 +2,8 @@
 
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::domain::DomainId;
-use crate::guard::{Ending, Guard};
+use crate::ending::Ending;
+use crate::guard::Guard;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
 use cuda_driver::CallSite;
@@ -241,7 +242,8 @@ impl<G: sealed::Collect> Guards for G {}
 
 mod sealed {
     use super::{ReadAccess, WriteAccess};
-    use crate::guard::{Ending, Hold};
+    use crate::ending::Ending;
+    use crate::guard::Hold;
     use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 
     pub trait Collect {

@@ -1,10 +1,11 @@
 //! Accesses asked for: of one value, or of several at once.
 
 use crate::access::{ReadAccess, WriteAccess};
+use crate::ahead;
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::data::DeviceData;
 use crate::domain::{Domain, DomainId};
-use crate::guard::{self, Acquired, Grants};
+use crate::guard::{Acquired, Grants};
 use crate::ledger::AccessKind;
 use crate::view::CudaBufferView;
 use crate::{BufferError, BufferResult, OperandName};
@@ -260,7 +261,7 @@ fn order(
         ..=16 => sort(wanted),
         _ => wanted.sort_by_key(|(domain, _)| domain.id()),
     }
-    guard::order(wanted.iter().copied(), stream, since)
+    ahead::order(wanted.iter().copied(), stream, since)
 }
 
 /// Puts a few domains in order of identity.

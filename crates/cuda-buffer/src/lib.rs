@@ -36,17 +36,18 @@
 //! # Modules
 //!
 //! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`, `registered`),
-//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, in `rooms` that are used again, `ledger` its pure
+//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, `ledger` its pure
 //!   bookkeeping in lists of a `few`, [`DeviceData`] (`data`) what all can do;
 //! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
-//! - accesses: `guard` under all of them, `access` on a stream, `acquire` several at once, `slice` for addresses,
+//! - accesses: `guard` under all of them, which begin in `ahead` and end in `ending`, `access` on a stream, `acquire` several at once, `slice` for addresses,
 //!   [`OwningReadAccess`] (`owning`) for the last one, `blocking` for synchronous calls;
 //! - work: `launch`, `transfer`, [`Rows`] (`rows`), `capture` for graphs, and
 //!   [`CapturedLaunch`] (`captured_launch`) for their launches with other values; `primitive` is what loom replaces.
 
 mod access;
 mod acquire;
+mod ahead;
 mod ambient;
 mod arena;
 mod blocking;
@@ -58,6 +59,7 @@ mod device_array;
 mod device_slab;
 mod device_space;
 mod domain;
+mod ending;
 mod error;
 mod family;
 mod few;
@@ -78,7 +80,6 @@ mod pinned;
 mod pinned_pool;
 mod primitive;
 mod registered;
-mod rooms;
 mod rows;
 mod shared;
 mod slice;

@@ -2,7 +2,8 @@
 
 use crate::buffer::CudaBuffer;
 use crate::domain::{Domain, DomainId, Memory, Whole, byte_count};
-use crate::guard::{self, Ending, Hold};
+use crate::ending::Ending;
+use crate::guard::{self, Hold};
 use crate::ledger::AccessKind;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult, OperandName};
@@ -161,11 +162,15 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         drop(parts);
         let whole = Arc::into_inner(whole).expect("the parts were the only other holders");
         let (allocation, outstanding) = whole.into_parts();
-        let domain = match (allocation, device) {
-            (Some(allocation), _) => Domain::of_allocation(allocation, outstanding),
-            (None, Some(device)) => Domain::owned(&device, Memory::Empty, outstanding),
+        let (memory, device) = match (allocation, device) {
+            (Some(allocation), _) => {
+                let device = allocation.device().clone();
+                (Memory::Device(Some(allocation)), device)
+            }
+            (None, Some(device)) => (Memory::Empty, device),
             (None, None) => unreachable!("a buffer of no elements in no parts is not cut"),
         };
+        let domain = Domain::owned(&device, memory, outstanding);
         Ok(CudaBuffer::from_domain(domain, len))
     }
 

@@ -2,7 +2,6 @@
 
 use crate::adopted::Forgotten;
 use crate::core::DeviceCore;
-use crate::counted::{Counted, Last, Shares, Sole};
 use crate::counters::OrderCounts;
 use crate::late_frees;
 use crate::memory::DeviceMemory;
@@ -76,13 +75,7 @@ fn open_pools(core: &Arc<DeviceCore>, setup: &Setup) -> RuntimeResult<Vec<Arc<Po
 
 /// A device of a runtime. Cheap to clone; what is made from it keeps its resources alive.
 #[derive(Clone)]
-pub struct Device(Counted<DeviceResources>);
-
-impl Last for DeviceResources {
-    fn last(resources: Sole<Self>) {
-        drop(resources);
-    }
-}
+pub struct Device(Arc<DeviceResources>);
 
 impl Device {
     pub(crate) fn open(
@@ -116,7 +109,7 @@ impl Device {
                 return Err(error);
             }
         };
-        Ok(Self(Counted::first(Sole::new(DeviceResources {
+        Ok(Self(Arc::new(DeviceResources {
             providers: Providers::default(),
             core,
             pools,
@@ -125,22 +118,7 @@ impl Device {
             forgotten: Forgotten::default(),
             modules: Modules::default(),
             reclaimer: Mutex::new(None),
-        }))))
-    }
-
-    #[inline]
-    pub(crate) fn of(resources: Counted<DeviceResources>) -> Self {
-        Self(resources)
-    }
-
-    #[inline]
-    pub(crate) fn into_counted(self) -> Counted<DeviceResources> {
-        self.0
-    }
-
-    /// So many handles more.
-    pub(crate) fn share(&self, handles: usize) -> Shares<DeviceResources> {
-        Counted::share_of(&self.0, handles)
+        })))
     }
 
     #[inline]
@@ -154,12 +132,6 @@ impl Device {
 
     pub(crate) fn providers(&self) -> &Providers {
         &self.0.providers
-    }
-
-    /// Whether the device is that of `core` and frees memory in the order of its streams.
-    #[inline]
-    pub(crate) fn takes_frees_of(&self, core: &Arc<DeviceCore>) -> bool {
-        Arc::ptr_eq(&self.0.core, core) && core.properties.memory_pools
     }
 
     pub(crate) fn memory(&self) -> &DeviceMemory {
@@ -258,7 +230,7 @@ impl Device {
     #[inline]
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
-        Counted::same(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Fails unless `other` is a device of the same driver.

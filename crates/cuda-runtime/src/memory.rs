@@ -5,13 +5,12 @@ use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave, LateFrees};
 use crate::primitive::Ordering;
-use crate::reclaim::{self, Reclamation};
+use crate::reclaim::Reclamation;
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult, capture};
-use cuda_driver::{CallSite, DevicePtr, Driver, ErrorCode, PoolUsage, RawPool};
+use cuda_driver::{CallSite, DevicePtr, ErrorCode, PoolUsage, RawPool};
 use smallvec::SmallVec;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// The memory side of a device's resources.
@@ -34,13 +33,12 @@ enum Source {
     Plain,
 }
 
-/// A range of device memory, or none. What may still use it is its owner's to know: it goes back by
+/// A range of device memory. What may still use it is its owner's to know: it goes back by
 /// [`reclaim`](Self::reclaim); merely dropping it leaks the memory, and counts it.
 #[derive(Debug)]
 pub struct Allocation {
-    device: ManuallyDrop<Device>,
+    device: Device,
     address: DevicePtr,
-    /// 0 for none.
     bytes: usize,
 }
 
@@ -94,40 +92,35 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Memory of `device`, which this is of.
-    #[inline(always)]
+    #[inline]
     fn allocate(
         &self,
-        device: &Device,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
-    ) -> RuntimeResult<(Allocation, Option<Completion>)> {
-        match self.try_allocate(device, bytes, stream) {
+    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
+        match self.try_allocate(bytes, stream) {
             Ok(allocated) => Ok(allocated),
-            Err(error) if is_out_of_memory(&error) => {
-                self.allocate_after_frees(device, bytes, stream)
+            Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {
+                self.allocate_after_frees(bytes, stream)
             }
-            Err(error) => Err(*error),
+            Err(error) => Err(error),
         }
     }
 
     #[cold]
-    #[inline(never)]
     fn allocate_after_frees(
         &self,
-        device: &Device,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
-    ) -> RuntimeResult<(Allocation, Option<Completion>)> {
+    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
         // Pending frees may be all that is missing: wait for them, give the pool's spare memory back, try once more.
         self.drain()?;
         if let Source::Pool { pool, .. } = &self.source {
             self.core
                 .call_strict(|driver| driver.pool_trim(self.core.id, *pool, 0))?;
         }
-        match self.try_allocate(device, bytes, stream) {
-            Ok(allocated) => Ok(allocated),
-            Err(error) if is_out_of_memory(&error) => {
+        match self.try_allocate(bytes, stream) {
+            Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {
                 let (free_bytes, total_bytes) =
                     self.core.call(|driver| driver.memory_info(self.core.id))?;
                 Err(RuntimeError::OutOfMemory {
@@ -137,23 +130,22 @@ impl DeviceMemory {
                     total_bytes,
                 })
             }
-            Err(error) => Err(*error),
+            result => result,
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn try_allocate(
         &self,
-        device: &Device,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
-    ) -> Result<(Allocation, Option<Completion>), Box<RuntimeError>> {
+    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
         let core = &self.core;
         match &self.source {
             Source::Plain => {
                 let address = core.call_strict(|driver| driver.mem_alloc(core.id, bytes))?;
                 core.live.memory.add(1, bytes as isize);
-                Ok((Allocation::of(device.clone(), address, bytes), None))
+                Ok((address, None))
             }
             Source::Pool {
                 pool,
@@ -161,17 +153,16 @@ impl DeviceMemory {
                 reclamation,
             } => {
                 let slot = stream.unwrap_or(allocation);
-                let allocate =
-                    |driver: &dyn Driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw);
-                // Nobody has seen the address, and the host knows that the memory is there.
-                let free = |address| reclamation.free(allocation, address, bytes, &[]);
-                let leased = stream.is_some();
-                match slot.allocate(bytes, device, leased, allocate, free) {
-                    Ok((address, owner, completion)) => {
-                        let allocation = Allocation::of(owner, address, bytes);
-                        Ok((allocation, Some(completion)))
+                let (address, completion) = slot.allocate(bytes, |driver, raw| {
+                    driver.mem_alloc_async(core.id, *pool, bytes, raw)
+                })?;
+                match completion {
+                    Ok(completion) => Ok((address, Some(completion))),
+                    Err(error) => {
+                        // Nobody has seen the address, and the host knows that the memory is there.
+                        reclamation.free(allocation, address, bytes, &[]);
+                        Err(error)
                     }
-                    Err(error) => Err(error),
                 }
             }
         }
@@ -215,13 +206,9 @@ impl DeviceMemory {
     }
 }
 
-fn is_out_of_memory(error: &RuntimeError) -> bool {
-    matches!(error, RuntimeError::Driver(error) if error.code == ErrorCode::OUT_OF_MEMORY)
-}
-
 fn destroy_pool(core: &DeviceCore, pool: RawPool) {
     // SAFETY: the pool is known to its owner alone, which forgets it.
-    let destroy = |driver: &dyn Driver| unsafe { driver.pool_destroy(core.id, pool) };
+    let destroy = |driver: &dyn cuda_driver::Driver| unsafe { driver.pool_destroy(core.id, pool) };
     let result = core.call_in_cleanup(|_| core.relaxed(destroy));
     if let Err(error) = result {
         core.park(error);
@@ -236,7 +223,6 @@ impl Device {
     /// [`RuntimeError::CaptureActive`] while this thread captures, [`RuntimeError::OutOfMemory`] with the numbers,
     /// the driver's own.
     #[track_caller]
-    #[inline]
     pub fn allocate(&self, bytes: usize) -> RuntimeResult<(Allocation, Option<Completion>)> {
         self.allocate_with(bytes, None)
     }
@@ -246,7 +232,6 @@ impl Device {
     /// # Errors
     /// As for [`allocate`](Self::allocate), and [`RuntimeError::WrongDevice`].
     #[track_caller]
-    #[inline]
     pub fn allocate_on(
         &self,
         bytes: usize,
@@ -257,7 +242,6 @@ impl Device {
     }
 
     #[track_caller]
-    #[inline(always)]
     fn allocate_with(
         &self,
         bytes: usize,
@@ -265,7 +249,13 @@ impl Device {
     ) -> RuntimeResult<(Allocation, Option<Completion>)> {
         let _site = CallSite::enter();
         capture::refuse("allocating device memory")?;
-        self.memory().allocate(self, bytes, stream)
+        let (address, completion) = self.memory().allocate(bytes, stream)?;
+        let allocation = Allocation {
+            device: self.clone(),
+            address,
+            bytes,
+        };
+        Ok((allocation, completion))
     }
 
     /// What the device's own pool holds and gave out; `None` for a device without pools.
@@ -288,37 +278,13 @@ impl Device {
 }
 
 impl Allocation {
-    /// No memory.
-    #[must_use]
-    pub fn none(device: &Device) -> Self {
-        Self::of(device.clone(), DevicePtr::NULL, 0)
-    }
-
-    #[inline]
-    fn of(device: Device, address: DevicePtr, bytes: usize) -> Self {
-        Self {
-            device: ManuallyDrop::new(device),
-            address,
-            bytes,
-        }
-    }
-
-    /// Hands the memory on, and has none then.
-    #[must_use = "memory that is dropped is leaked"]
-    pub fn take(&mut self) -> Self {
-        let none = Self::none(&self.device);
-        std::mem::replace(self, none)
-    }
-
     /// The device of the memory.
-    #[inline]
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its base address; null for none.
-    #[inline]
+    /// Its base address.
     #[must_use]
     pub fn address(&self) -> DevicePtr {
         self.address
@@ -339,42 +305,28 @@ impl Allocation {
 
     /// As [`reclaim`](Self::reclaim), of completions that lie together.
     #[track_caller]
-    pub fn reclaim_after(self, outstanding: &[Completion]) {
+    pub fn reclaim_after(mut self, outstanding: &[Completion]) {
         let _site = CallSite::enter();
-        if self.bytes == 0 || self.device.is_forked() {
+        if self.device.is_forked() {
             return;
         }
-        let (address, bytes) = (self.address, self.bytes);
-        let mut device = Some(self.into_device());
-        // Mostly one stream has used it last.
-        if let [last] = outstanding
-            && reclaim::free_behind(last, &mut device, address, bytes)
-        {
-            return;
-        }
-        let device = device.expect("it is kept where nothing was freed");
-        match &device.memory().source {
+        // An allocation of 0 bytes left has nothing to leak when it drops.
+        let bytes = std::mem::take(&mut self.bytes);
+        match &self.device.memory().source {
             Source::Pool {
                 allocation,
                 reclamation,
                 ..
-            } => reclamation.free(allocation, address, bytes, outstanding),
+            } => reclamation.free(allocation, self.address, bytes, outstanding),
             Source::Plain => {
-                device.core().live.memory.add(-1, -(bytes as isize));
-                device.free_later(Grave {
-                    memory: Grabbed::Device(address),
+                self.device.core().live.memory.add(-1, -(bytes as isize));
+                self.device.free_later(Grave {
+                    memory: Grabbed::Device(self.address),
                     bytes,
                     outstanding: outstanding.iter().cloned().collect(),
                 });
             }
         }
-    }
-
-    /// Gives the memory up, uncounted.
-    fn into_device(self) -> Device {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: neither the allocation nor this field of it is used or dropped again.
-        unsafe { ManuallyDrop::take(&mut this.device) }
     }
 }
 
@@ -385,7 +337,5 @@ impl Drop for Allocation {
             live.memory.add(-1, -(self.bytes as isize));
             live.leaked_bytes.fetch_add(self.bytes, Ordering::Relaxed);
         }
-        // SAFETY: the allocation ends here, and nobody has taken the device out of one that drops.
-        unsafe { ManuallyDrop::drop(&mut self.device) };
     }
 }

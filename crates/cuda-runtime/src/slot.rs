@@ -11,7 +11,6 @@ use crate::core::{DeviceCore, Held};
 use crate::counters::OrderCounts;
 use crate::node::Scope;
 use crate::primitive::{AtomicBool, AtomicU64, Latch, LatchGuard, Ordering};
-use crate::stock::Stock;
 use crate::timeline::{SlotState, Timeline};
 use cuda_driver::RawStream;
 use parking_lot::RwLock;
@@ -76,7 +75,6 @@ impl Slot {
                 eager: Timeline::new(Scope::Eager, id),
                 captured: None,
                 retired: false,
-                stock: Stock::default(),
             }),
         });
         core.watch(&slot);

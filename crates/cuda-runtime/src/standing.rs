@@ -71,6 +71,20 @@ impl<'s> Standing<'s> {
         })
     }
 
+    /// As [`outside`](Self::outside), without an error to be moved.
+    #[inline]
+    pub(crate) fn try_outside(slot: &'s Arc<Slot>) -> Option<Self> {
+        if slot.core.is_elsewhere() {
+            return None;
+        }
+        let (state, session) = (slot.state.lock(), None);
+        Some(Self {
+            slot,
+            state,
+            session,
+        })
+    }
+
     #[inline]
     pub(crate) fn slot(&self) -> &Arc<Slot> {
         self.slot

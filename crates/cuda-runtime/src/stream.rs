@@ -66,8 +66,6 @@ impl Last for Lease {
         if device.is_forked() {
             return;
         }
-        let stock = lease.slot.state.lock().stock.close();
-        drop(stock);
         match lease.origin {
             Origin::Pool(pool) => device.pool(pool).give_back(lease),
             Origin::User => device.forgotten().forget(&lease.slot),
@@ -183,13 +181,11 @@ impl Stream {
     }
 
     /// How the stream stands outside captures, also while it captures: what is recorded there stands for what was queued outside,
-    /// and nothing can be waited for while it captures.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Forked`] in a child process.
+    /// and nothing can be waited for while it captures. `None` in a child process, where nothing is to be done.
     #[inline]
-    pub fn standing_outside(&self) -> RuntimeResult<Standing<'_>> {
-        Standing::outside(self.slot())
+    #[must_use]
+    pub fn try_standing_outside(&self) -> Option<Standing<'_>> {
+        Standing::try_outside(self.slot())
     }
 
     /// A completion of everything queued so far. When nothing was queued since the last one, it is that one. No event is
@@ -226,7 +222,7 @@ impl Stream {
     #[track_caller]
     pub fn record_eager(&self) -> RuntimeResult<Option<Completion>> {
         let _site = CallSite::enter();
-        let handles = self.standing_outside()?.record_for(1)?;
+        let handles = Standing::outside(self.slot())?.record_for(1)?;
         Ok(handles.map(|mut handles| handles.take()))
     }
 

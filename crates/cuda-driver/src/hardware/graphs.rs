@@ -5,7 +5,7 @@ use super::calls::{
     cuGraphDestroy, cuGraphExecDestroy, cuGraphExecKernelNodeSetParams, cuGraphExecUpdate,
     cuGraphGetNodes, cuGraphInstantiateWithFlags, cuGraphLaunch,
 };
-use super::kernels::pointers_to;
+use super::kernels::with_pointers_to;
 use super::share::{exec_handle, function_handle, graph_handle, node_handle, stream_handle};
 use crate::{
     Argument, Call, CudaResult, DeviceId, ErrorCode, GraphFlags, GraphUpdate, Graphs, LaunchConfig,
@@ -85,22 +85,23 @@ impl Graphs for Hardware {
         config: &LaunchConfig,
         args: &[Argument],
     ) -> CudaResult<()> {
-        let mut pointers = pointers_to(args);
-        let parameters = CUDA_KERNEL_NODE_PARAMS {
-            func: function_handle(function),
-            gridDimX: config.grid[0],
-            gridDimY: config.grid[1],
-            gridDimZ: config.grid[2],
-            blockDimX: config.block[0],
-            blockDimY: config.block[1],
-            blockDimZ: config.block[2],
-            sharedMemBytes: config.shared_bytes,
-            kernelParams: pointers.as_mut_ptr(),
-            extra: null_mut(),
-        };
-        // SAFETY: the caller's promise; the driver copies each argument before the call returns.
-        self.call(Call::GraphExecKernelNodeSetParams, device, || unsafe {
-            cuGraphExecKernelNodeSetParams(exec_handle(exec), node_handle(node), &parameters)
+        with_pointers_to(args, |pointers| {
+            let parameters = CUDA_KERNEL_NODE_PARAMS {
+                func: function_handle(function),
+                gridDimX: config.grid[0],
+                gridDimY: config.grid[1],
+                gridDimZ: config.grid[2],
+                blockDimX: config.block[0],
+                blockDimY: config.block[1],
+                blockDimZ: config.block[2],
+                sharedMemBytes: config.shared_bytes,
+                kernelParams: pointers,
+                extra: null_mut(),
+            };
+            // SAFETY: the caller's promise; the driver copies each argument before the call returns.
+            self.call(Call::GraphExecKernelNodeSetParams, device, || unsafe {
+                cuGraphExecKernelNodeSetParams(exec_handle(exec), node_handle(node), &parameters)
+            })
         })
     }
 

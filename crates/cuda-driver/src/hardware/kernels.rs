@@ -14,7 +14,6 @@ use crate::{
     ModuleImage, RawFunction, RawModule, RawStream,
 };
 use cust_raw::CUfunction;
-use smallvec::SmallVec;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, OnceLock};
@@ -100,25 +99,25 @@ impl Kernels for Hardware {
         stream: RawStream,
         args: &[Argument],
     ) -> CudaResult<()> {
-        let mut pointers = pointers_to(args);
-        let pointers = pointers.as_mut_ptr();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (config.grid, config.block);
-        // SAFETY: the caller's promise for function, arguments and memory. The driver copies each argument, of the size
-        // that the function's parameter has, before the call returns.
-        self.call(Call::LaunchKernel, device, || unsafe {
-            cuLaunchKernel(
-                function_handle(function),
-                grid_x,
-                grid_y,
-                grid_z,
-                block_x,
-                block_y,
-                block_z,
-                config.shared_bytes,
-                stream_handle(stream),
-                pointers,
-                null_mut(),
-            )
+        with_pointers_to(args, |pointers| {
+            // SAFETY: the caller's promise for function, arguments and memory. The driver copies each argument, of the size
+            // that the function's parameter has, before the call returns.
+            self.call(Call::LaunchKernel, device, || unsafe {
+                cuLaunchKernel(
+                    function_handle(function),
+                    grid_x,
+                    grid_y,
+                    grid_z,
+                    block_x,
+                    block_y,
+                    block_z,
+                    config.shared_bytes,
+                    stream_handle(stream),
+                    pointers,
+                    null_mut(),
+                )
+            })
         })
     }
 
@@ -132,11 +131,22 @@ impl Kernels for Hardware {
     }
 }
 
-/// Where the bytes of each argument are, as launches take them.
-pub(super) fn pointers_to(args: &[Argument]) -> SmallVec<[*mut c_void; 16]> {
-    args.iter().map(address).collect()
+/// Shows where the bytes of each argument are, as launches take them. Most kernels have few, and room for those is there at once.
+#[inline]
+pub(super) fn with_pointers_to<R>(args: &[Argument], to: impl FnOnce(*mut *mut c_void) -> R) -> R {
+    const FEW: usize = 16;
+    if args.len() > FEW {
+        let mut pointers: Vec<_> = args.iter().map(address).collect();
+        return to(pointers.as_mut_ptr());
+    }
+    let mut pointers = [null_mut(); FEW];
+    for (pointer, arg) in pointers.iter_mut().zip(args) {
+        *pointer = address(arg);
+    }
+    to(pointers.as_mut_ptr())
 }
 
+#[inline]
 fn address(argument: &Argument) -> *mut c_void {
     match argument {
         Argument::Pointer(address) => std::ptr::from_ref::<DevicePtr>(address).cast_mut().cast(),
