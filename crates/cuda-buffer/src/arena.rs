@@ -16,6 +16,7 @@ use crate::primitive::{
 use crate::{AccessError, BufferError, BufferResult};
 use cuda_driver::DevicePtr;
 use cuda_runtime::{Allocation, Completion, Device, Spent};
+use space_core::AllocError;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -79,6 +80,28 @@ impl Carve {
     }
 }
 
+/// Ledgers of an arena that is yet to be.
+pub(crate) struct Carves(Box<[Carve]>);
+
+impl Carves {
+    /// So many ledgers, or how they don't fit.
+    pub(crate) fn new(ledgers: usize) -> BufferResult<Self> {
+        let mut carves = Vec::new();
+        if carves.try_reserve_exact(ledgers).is_err() {
+            let (len, elem_size) = (ledgers, size_of::<Carve>());
+            return Err(BufferError::Space(match len.checked_mul(elem_size) {
+                Some(bytes) if isize::try_from(bytes).is_ok() => AllocError::OutOfMemory {
+                    bytes,
+                    align: align_of::<Carve>(),
+                },
+                _ => AllocError::SizeOverflow { len, elem_size },
+            }));
+        }
+        carves.resize_with(ledgers, Carve::default);
+        Ok(Self(carves.into_boxed_slice()))
+    }
+}
+
 /// One carve, alive or retired.
 #[derive(Clone, Debug)]
 pub(crate) struct CarveDomain {
@@ -127,7 +150,7 @@ impl ArenaShared {
         device: Device,
         allocation: Option<Allocation>,
         outstanding: Vec<Completion>,
-        ledgers: usize,
+        carves: Carves,
     ) -> Arc<Self> {
         let base = allocation
             .as_ref()
@@ -138,7 +161,7 @@ impl ArenaShared {
         Arc::new(Self {
             device,
             base,
-            carves: (0..ledgers).map(|_| Carve::default()).collect(),
+            carves: carves.0,
             live: AtomicUsize::new(0),
             state: Mutex::new(state),
             quarantine: AtomicBool::new(false),

@@ -1,6 +1,6 @@
 //! Slabs of device memory, and the arenas over them.
 
-use crate::arena::ArenaShared;
+use crate::arena::{ArenaShared, Carves};
 use crate::buffer::CudaBuffer;
 use crate::domain::BASE_ALIGN;
 use crate::family::{DeviceMemory, DeviceRegion, number};
@@ -61,19 +61,23 @@ impl DeviceSlab {
     /// may still use the buffer.
     ///
     /// # Errors
-    /// [`BufferError::Held`] when a graph holds the buffer, [`BufferError::Access`] when a guard of it was forgotten; the
-    /// buffer comes back.
+    /// [`BufferError::Held`] when a graph holds the buffer, [`BufferError::Access`] when a guard of it was forgotten,
+    /// [`BufferError::Space`] when there is no memory for so many ledgers; the buffer comes back.
     pub fn from_buffer(
         buffer: CudaBuffer<u8>,
         ledgers: usize,
     ) -> Result<Self, (CudaBuffer<u8>, BufferError)> {
+        let carves = match Carves::new(ledgers) {
+            Ok(carves) => carves,
+            Err(error) => return Err((buffer, error)),
+        };
         let device = buffer.device().clone();
         let (allocation, outstanding) = buffer.into_allocation()?;
         Ok(Self(ArenaShared::new(
             device,
             allocation,
             outstanding,
-            ledgers,
+            carves,
         )))
     }
 }

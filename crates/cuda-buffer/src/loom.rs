@@ -3,7 +3,7 @@
 //! What runs is the crate's own code on a simulated device, whose checkers say whether the order that results is enough. Each
 //! model is run again with a fault in the code that it is there for, and has to find it.
 
-use crate::arena::{ArenaShared, CarveDomain, ClaimError};
+use crate::arena::{ArenaShared, CarveDomain, Carves, ClaimError};
 use crate::domain::Domain;
 use crate::ledger::{Holder, Token};
 use crate::primitive::Fault;
@@ -199,7 +199,12 @@ fn loom_a_forgotten_guard_keeps_the_memory() {
 fn arena(rig: &Rig) -> Arc<ArenaShared> {
     let buffer = CudaBuffer::<u8>::new(&rig.device, BYTES).unwrap();
     let (allocation, outstanding) = buffer.into_allocation().unwrap();
-    ArenaShared::new(rig.device.clone(), allocation, outstanding, 2)
+    ArenaShared::new(
+        rig.device.clone(),
+        allocation,
+        outstanding,
+        Carves::new(2).unwrap(),
+    )
 }
 
 /// A carve of all bytes.

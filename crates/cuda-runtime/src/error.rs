@@ -110,12 +110,12 @@ pub enum RuntimeError {
         device: DeviceId,
     },
 
-    /// A completion of one driver was to be waited for on another one's device.
-    #[error("a completion of {given} of another driver can't be waited for on {device}")]
+    /// An object of one driver was to be used on another one's device.
+    #[error("an object of {given} of another driver can't be used on {device}")]
     WrongDriver {
-        /// The device of the wait.
+        /// The device of the use.
         device: DeviceId,
-        /// The device of the completion, of another driver.
+        /// The device of the object, of another driver.
         given: DeviceId,
     },
 

@@ -117,7 +117,18 @@ impl Runtime {
     }
 }
 
+/// No pool is empty, nor so large that it can only be a mistake.
+fn check_streams(what: &'static str, value: usize) -> RuntimeResult<()> {
+    match (1..=RuntimeBuilder::MOST_STREAMS).contains(&value) {
+        true => Ok(()),
+        false => Err(RuntimeError::BadSetting { what, value }),
+    }
+}
+
 impl RuntimeBuilder {
+    /// The most streams that a pool can have.
+    pub const MOST_STREAMS: usize = 4096;
+
     /// Uses this driver. Without it the runtime looks for one itself: hardware, when feature `cuda` is on and there is
     /// some, or else the simulated device, when feature `sim` is on.
     #[must_use]
@@ -148,7 +159,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Streams in the pool of each device, at least 1. Default: 4.
+    /// Streams in the pool of each device, from 1 to [`MOST_STREAMS`](Self::MOST_STREAMS). Default: 4.
     #[must_use]
     pub fn streams_per_device(mut self, streams: usize) -> Self {
         self.setup.streams = streams;
@@ -169,7 +180,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds a pool of `streams` streams of `priority` to each device, for [`Device::streams_at`]. Smaller is more urgent, 0 usual;
+    /// Adds a pool of `streams` streams of `priority` to each device, from 1 to [`MOST_STREAMS`](Self::MOST_STREAMS), for
+    /// [`Device::streams_at`]. Smaller is more urgent, 0 usual;
     /// [`DeviceProperties::priorities`](cuda_driver::DeviceProperties::priorities) tells what a device has. Default: none.
     #[must_use]
     pub fn streams_at_priority(mut self, priority: i32, streams: usize) -> Self {
@@ -202,12 +214,7 @@ impl RuntimeBuilder {
 
     fn check_priorities(&self) -> RuntimeResult<()> {
         for (at, &(priority, streams)) in self.setup.priorities.iter().enumerate() {
-            if streams == 0 {
-                return Err(RuntimeError::BadSetting {
-                    what: "the number of streams at a priority",
-                    value: 0,
-                });
-            }
+            check_streams("the number of streams at a priority", streams)?;
             let mut earlier = self.setup.priorities[..at].iter();
             if priority == 0 || earlier.any(|&(other, _)| other == priority) {
                 return Err(RuntimeError::PriorityTwice { priority });
@@ -225,12 +232,7 @@ impl RuntimeBuilder {
     #[track_caller]
     pub fn build(self) -> RuntimeResult<Runtime> {
         let _site = CallSite::enter();
-        if self.setup.streams == 0 {
-            return Err(RuntimeError::BadSetting {
-                what: "streams_per_device",
-                value: 0,
-            });
-        }
+        check_streams("streams_per_device", self.setup.streams)?;
         self.check_priorities()?;
         let found = match self.driver {
             Some(driver) => Found::given(driver),

@@ -365,3 +365,28 @@ fn the_space_around_an_array_refuses_under_a_capture_and_says_what() {
     drop((graph, x, exemplar, arena, kit, s));
     rig.finish();
 }
+
+/// More ledgers than there is memory for: an error with the numbers, and the buffer as it was.
+#[test]
+fn ledgers_without_end_are_refused_and_the_buffer_comes_back() {
+    let rig = Rig::seeded(0, 1);
+    let mut buffer = CudaBuffer::<u8>::from_slice(&rig.device(), &[7; 512]).unwrap();
+    for ledgers in [usize::MAX, isize::MAX as usize, 1 << 52] {
+        let (back, error) = DeviceSlab::from_buffer(buffer, ledgers).unwrap_err();
+        buffer = back;
+        assert!(
+            match error {
+                BufferError::Space(AllocError::SizeOverflow { len, .. }) => len == ledgers,
+                BufferError::Space(AllocError::OutOfMemory { bytes, .. }) => bytes > ledgers,
+                _ => false,
+            },
+            "{error}"
+        );
+    }
+    assert_eq!(buffer.to_vec().unwrap(), [7; 512]);
+    let mut none = DeviceArena::over(DeviceSlab::from_buffer(buffer, 0).unwrap()).unwrap();
+    let refused = none.frame().alloc(Undef::<u8, _>::new([1])).map(drop);
+    assert_eq!(refused, Err(AllocError::OutOfLedgers { capacity: 0 }));
+    drop(none);
+    rig.finish();
+}

@@ -2,7 +2,7 @@
 
 use crate::kit::{Rig, fill, raw, stall, touch, until};
 use cuda_driver::{Call, CudaError, DeviceId, Driver, ErrorCode, Pattern, Streams};
-use cuda_runtime::{Capture, PoisonPolicy, Runtime, RuntimeError};
+use cuda_runtime::{Capture, PoisonPolicy, Runtime, RuntimeBuilder, RuntimeError};
 use cuda_sim::SimDriver;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[test]
 fn settings_that_can_not_work_are_refused_with_their_values() {
-    let build = |setup: fn(cuda_runtime::RuntimeBuilder) -> cuda_runtime::RuntimeBuilder| {
+    let build = |setup: fn(RuntimeBuilder) -> RuntimeBuilder| {
         let sim = SimDriver::builder().devices(2).build();
         let built = setup(Runtime::builder().driver(sim.as_driver())).build();
         let error = built.map(drop).unwrap_err();
@@ -56,6 +56,27 @@ fn settings_that_can_not_work_are_refused_with_their_values() {
         build(|it| it.streams_at_priority(99, 1)),
         RuntimeError::BadPriority { priority: 99, .. }
     ));
+}
+
+/// None of them is made, nor is memory taken for them.
+#[test]
+fn pools_too_large_to_be_meant_are_refused() {
+    type Setup = fn(RuntimeBuilder, usize) -> RuntimeBuilder;
+    let setups: [Setup; 2] = [RuntimeBuilder::streams_per_device, |builder, n| {
+        builder.streams_at_priority(-1, n)
+    }];
+    for setup in setups {
+        for n in [RuntimeBuilder::MOST_STREAMS + 1, 1 << 40, usize::MAX] {
+            let sim = SimDriver::builder().build();
+            let built = setup(Runtime::builder().driver(sim.as_driver()), n).build();
+            let error = built.map(drop).unwrap_err();
+            assert!(
+                matches!(error, RuntimeError::BadSetting { value, .. } if value == n),
+                "{error}"
+            );
+            assert_eq!(sim.counters().snapshot().of(Call::StreamCreate), 0);
+        }
+    }
 }
 
 #[test]
