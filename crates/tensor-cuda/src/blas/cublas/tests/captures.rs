@@ -127,6 +127,10 @@ fn a_trial_does_not_disturb_a_global_capture_of_other_code() {
     let Some(double) = Double::find() else { return };
     let runtime = runtime();
     let device = runtime.default_device();
+    if !device.properties().memory_pools {
+        // An allocation for the capture would disturb it.
+        return finish(runtime, &double);
+    }
     let stream = device.streams().acquire().unwrap();
     let of = |re: f64, _| f16::from_f64(re);
     let (a, b) = (host(6, 4, 1, of), host(6, 2, 2, of));
@@ -175,6 +179,10 @@ fn a_trial_does_not_disturb_a_global_capture_of_other_code() {
 #[test]
 fn a_first_product_is_refused_where_the_driver_loads_no_kernel_in_a_capture() {
     let Some(double) = Double::find() else { return };
+    if std::env::var("CUDA_MODULE_LOADING").as_deref() == Ok("EAGER") {
+        // Then each is there from the beginning.
+        return;
+    }
     let runtime = runtime();
     let device = runtime.default_device();
     let stream = device.streams().acquire().unwrap();
