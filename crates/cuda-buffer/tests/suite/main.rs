@@ -16,6 +16,7 @@ mod kit;
 mod mutations;
 mod overlap;
 mod partition;
+mod peer_faults;
 mod programs;
 mod registered;
 mod spaces;
