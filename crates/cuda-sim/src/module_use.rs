@@ -42,8 +42,9 @@ impl Sim {
         let Body::Kernel { module, .. } = &work.body else {
             return;
         };
-        let entry = self.modules.get_mut(module.raw);
-        if let Some(entry) = entry.filter(|entry| entry.number == module.number) {
+        // Launches of what is gone were refused.
+        if let Some(entry) = self.modules.get_mut(module.raw) {
+            debug_assert_eq!(entry.number, module.number);
             entry.launches.note(epoch, operation, &self.host_clock);
         }
     }
