@@ -411,7 +411,7 @@ fn a_record_that_fails_waits_for_the_stream_or_poisons_the_device() {
 }
 
 /// Opens a runtime, makes and uses everything, and closes it all again, with one call failing on the way.
-fn live(pools: bool, arm: impl FnOnce(&SimDriver)) -> SimDriver {
+pub(crate) fn live(pools: bool, arm: impl FnOnce(&SimDriver)) -> SimDriver {
     let sim = SimDriver::builder().pools(pools).build();
     arm(&sim);
     let runtime = Runtime::builder()

@@ -1,6 +1,8 @@
-//! Every driver call of copies between devices fails in turn, in whole ranges and in rows, eager and captured.
+//! Every driver call of copies between devices fails in turn, in whole ranges and in rows, eager and captured; and so does what the
+//! other sweeps don't come to.
 
 use crate::fault_kit::{CODE, in_time, leaks, may_leave};
+use crate::faults;
 use crate::kit::{N, Rig, cases};
 use cuda_buffer::{BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceData, Rows};
 use cuda_driver::{Call, CallCounts, Driver};
@@ -60,7 +62,18 @@ impl Fixture {
         graph.launch(s)?;
         drop(graph);
         assert_eq!(y.to_vec()?, with_rows(3, 4));
-        Ok(())
+        let mut short = CudaBuffer::<u16>::new_on(s, N)?;
+        short.fill(s, 0x0102)?;
+        let filled = s.record()?;
+        t.wait_for(&filled)?;
+        filled.is_complete()?;
+        s.device().pool_usage()?;
+        // More than there is: the device is asked for what it can still give.
+        match CudaBuffer::<u8>::new(s.device(), 1 << 50) {
+            Err(BufferError::Runtime(RuntimeError::OutOfMemory { .. })) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => panic!("so much memory"),
+        }
     }
 }
 
@@ -148,4 +161,43 @@ fn any_call_of_copies_between_devices_may_fail_once() {
             }
         }
     }
+}
+
+/// With the sweeps of one device, every call is failed that anything above the port makes.
+#[test]
+fn every_call_is_failed_in_some_sweep() {
+    // Hardware's own; and calls for programs that use the port by themselves.
+    let others = [
+        Call::CtxSetCurrent,
+        Call::DeviceCanAccessPeer,
+        Call::CtxSynchronize,
+        Call::StreamGetPriority,
+        Call::EventElapsedTime,
+        Call::MemPoolSetAttribute,
+        Call::MemPoolSetAccess,
+        Call::MemcpyHtoD,
+        Call::MemcpyDtoH,
+        Call::MemsetD2D8Async,
+        Call::MemsetD2D16Async,
+        Call::MemsetD2D32Async,
+        Call::FuncSetAttribute,
+        Call::LaunchHostFunc,
+        Call::GraphAddChildGraphNode,
+    ];
+    let sweeps = [true, false].map(|pools| {
+        let one = faults::live(pools, |_| ()).counters().snapshot();
+        [one, calls(pools)]
+    });
+    let swept = |call: &Call| sweeps.iter().flatten().any(|calls| calls.of(*call) > 0);
+    let left: Vec<_> = Call::ALL
+        .iter()
+        .copied()
+        .filter(|call| !swept(call))
+        .collect();
+    let unknown: Vec<_> = left.iter().filter(|call| !others.contains(call)).collect();
+    let swept: Vec<_> = others.iter().filter(|call| !left.contains(call)).collect();
+    assert!(
+        unknown.is_empty() && swept.is_empty(),
+        "{unknown:?} {swept:?}"
+    );
 }
