@@ -87,7 +87,7 @@ fn check(call: &str, status: c_int) -> Outcome {
 impl Bare {
     /// The library with a handle, or why there is none.
     pub(crate) fn open(bench: &Bench) -> Result<Self, String> {
-        let found = Cublas::find().map_err(|error| match error {
+        let found = Cublas::find(bench.device()).map_err(|error| match error {
             // Carve computes by a plain kernel then.
             CublasError::NotFound { .. } => "there is no cuBLAS here".to_owned(),
             error => error.to_string(),
