@@ -87,6 +87,14 @@ run() {
     cat "$log"
 }
 
+# ready PROGRAM: where it can be run from. Tests and benchmarks are packed, to be small.
+ready() {
+    path=$here/$1
+    [ -e "$path.gz" ] || return 0
+    path=$TMPDIR/$1
+    [ -x "$path" ] || { mkdir -p "${path%/*}" && gzip -dc "$here/$1.gz" >"$path" && chmod +x "$path"; }
+}
+
 # Lines "PROGRAM|ARGUMENTS|ARGUMENTS WITH --quick"; without the last part, not run then.
 total=$(grep -c . "$here/list")
 turn=0
@@ -104,14 +112,19 @@ while IFS='|' read -r program full short; do
         ;;
     esac
     echo "[$turn/$total] $program $arguments"
+    if ! ready "$program"; then
+        lost "$program can't be unpacked"
+        failed=$((failed + 1))
+        continue
+    fi
     case "$program" in
     programs/bench_calls)
         # shellcheck disable=SC2086
-        run "$program" env LD_LIBRARY_PATH="$here/null" CARVE_SIM_NULL=1 "$here/$program" $arguments
+        run "$program" env LD_LIBRARY_PATH="$here/null" CARVE_SIM_NULL=1 "$path" $arguments
         ;;
     *)
         # shellcheck disable=SC2086
-        run "$program" "$here/$program" $arguments
+        run "$program" "$path" $arguments
         ;;
     esac
     # The totals of the harness, such as "test result: ok. 5 passed; 0 failed; ..."
@@ -166,10 +179,11 @@ for tool in memcheck synccheck; do
         ! "$checker" --help 2>&1 | grep -q -e --track-stream-ordered-races || options="$options --track-stream-ordered-races all"
     fi
     for program in tests/hardware tests/kernels; do
-        [ -x "$here/$program" ] || continue
+        [ -e "$here/$program" ] || [ -e "$here/$program.gz" ] || continue
+        ready "$program" || continue
         echo "compute-sanitizer --tool $tool $options $program"
         # shellcheck disable=SC2086
-        run "$tool $program" "$checker" --tool "$tool" $options --error-exitcode 9 "$here/$program" --test-threads=1
+        run "$tool $program" "$checker" --tool "$tool" $options --error-exitcode 9 "$path" --test-threads=1
         if [ "$code" -eq 0 ]; then
             passed=$((passed + 1))
         else

@@ -175,6 +175,32 @@ mod tests {
     }
 
     #[test]
+    fn packed_programs_are_unpacked_elsewhere() {
+        let name =
+            "case \"$0\" in *elsewhere/carve-results/tmp.*/tests/packed) ;; *) exit 1 ;; esac";
+        let packed = format!("{name}; {GOOD}");
+        let bundle = Bundle::new("packed", "2.1", &[DEVICE, ("tests/packed", &packed)]);
+        let program = bundle.folder.join("tests/packed");
+        assert!(
+            Command::new("gzip")
+                .arg(&program)
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(!program.exists());
+        assert_eq!(
+            bundle.run(&[]),
+            (Vec::new(), "6 passed, 0 failed".to_owned(), 0)
+        );
+        // One that was lost on the way.
+        std::fs::write(program.with_extension("gz"), b"").unwrap();
+        let (lost, last, _) = bundle.run(&[]);
+        assert_eq!(lost, ["FAILED: tests/packed can't be unpacked"]);
+        assert_eq!(last, "1 passed, 1 failed");
+    }
+
+    #[test]
     fn without_a_device_it_says_so_in_one_line() {
         let none = (
             "programs/bench_gpu",
