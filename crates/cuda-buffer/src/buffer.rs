@@ -6,7 +6,7 @@ use crate::domain::{Domain, DomainId, Memory, byte_count, refuse_in_child};
 use crate::ledger::{AccessKind, Predecessors};
 use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
-use cuda_runtime::{Allocation, Completion, Device, RuntimeResult, Stream};
+use cuda_runtime::{Allocation, Completion, Device, Stream};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -53,9 +53,10 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     /// # Errors
     /// [`BufferError::SizeOverflow`]; what [`Device::allocate`] returns.
     #[track_caller]
+    #[inline]
     pub fn new(device: &Device, len: usize) -> BufferResult<Self> {
         let _site = CallSite::enter();
-        Self::allocate(device, len, |bytes| device.allocate(bytes))
+        Self::allocate(device, len, |bytes| Domain::allocate(device, bytes))
     }
 
     /// An uninitialised buffer of `len` elements, allocated on the stream that will use it first.
@@ -63,23 +64,24 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     /// # Errors
     /// As for [`new`](Self::new).
     #[track_caller]
+    #[inline]
     pub fn new_on(stream: &Stream, len: usize) -> BufferResult<Self> {
         let _site = CallSite::enter();
-        let device = stream.device();
-        Self::allocate(device, len, |bytes| device.allocate_on(bytes, stream))
+        let allocate = |bytes| Domain::allocate_on(stream, bytes);
+        Self::allocate(stream.device(), len, allocate)
     }
 
+    #[inline(always)]
     fn allocate(
         device: &Device,
         len: usize,
-        allocate: impl FnOnce(usize) -> RuntimeResult<(Allocation, Option<Completion>)>,
+        allocate: impl FnOnce(usize) -> Result<Domain, Box<BufferError>>,
     ) -> BufferResult<Self> {
-        let bytes = byte_count::<T>(len)?;
-        let domain = match bytes {
+        let domain = match byte_count::<T>(len)? {
             0 => Domain::owned(device, Memory::Empty, None),
-            _ => match allocate(bytes) {
-                Ok((allocation, first_use)) => Domain::allocated(device, allocation, first_use),
-                Err(error) => return Err(error.into()),
+            bytes => match allocate(bytes) {
+                Ok(domain) => domain,
+                Err(error) => return Err(*error),
             },
         };
         Ok(Self {

@@ -5,9 +5,12 @@ use crate::foreign::Foreign;
 use crate::ledger::{AccessKind, Ledger, Predecessors, Token};
 use crate::page_locked::PinnedMemory;
 use crate::primitive::{Fault, Mutex, faulty};
-use crate::{AccessError, BufferError, BufferResult};
+use crate::{AccessError, BufferError, BufferResult, rooms};
 use cuda_driver::DevicePtr;
-use cuda_runtime::{Allocation, Completion, Device, Homed, RuntimeResult, Spent, Standing, Stream};
+use cuda_runtime::{
+    Allocation, Completion, Counted, Device, Homed, Last, Room, RuntimeResult, Sole, Spent,
+    Standing, Stream,
+};
 use std::cell::Cell;
 use std::num::NonZero;
 use std::ptr::NonNull;
@@ -59,7 +62,7 @@ impl DomainId {
 /// A logical value: memory of its own, or a carve of an arena. Clones are handles of the same value.
 #[derive(Clone, Debug)]
 pub(crate) enum Domain {
-    Owned(Arc<OwnedDomain>),
+    Owned(Counted<OwnedDomain>),
     Carve(CarveDomain),
 }
 
@@ -67,7 +70,8 @@ pub(crate) enum Domain {
 #[derive(Debug)]
 pub(crate) struct OwnedDomain {
     id: DomainId,
-    device: Device,
+    /// The device, with its memory where that is the value's own, until that becomes an arena. `None` once the value ends.
+    own: Option<Allocation>,
     /// On the device; null for a value of zero length and for page-locked memory.
     address: DevicePtr,
     pub(crate) memory: Memory,
@@ -78,8 +82,8 @@ pub(crate) struct OwnedDomain {
 pub(crate) enum Memory {
     /// A value of zero length has none.
     Empty,
-    /// Taken out when the value ends or becomes an arena.
-    Device(Option<Allocation>),
+    /// An allocation of its own.
+    Device,
     /// A part of an allocation that other parts share.
     Part {
         whole: Arc<Whole>,
@@ -164,38 +168,47 @@ impl Domain {
         before: impl IntoIterator<Item = Completion>,
     ) -> Self {
         let address = match &memory {
-            Memory::Device(Some(allocation)) => allocation.address(),
             Memory::Foreign(foreign) => foreign.address(),
             Memory::Part {
                 whole,
                 offset_bytes,
             } => DevicePtr(whole.address().0 + *offset_bytes as u64),
-            Memory::Device(None) | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
+            Memory::Device | Memory::Empty | Memory::Pinned(_) => DevicePtr::NULL,
         };
-        Self::of(device, address, memory, Ledger::after(before))
+        let none = Allocation::none(device);
+        Self::of(none, address, memory, Ledger::after(before))
     }
 
-    /// A value of memory that was just allocated, and is there after `first_use`.
-    #[inline]
-    pub(crate) fn allocated(
-        device: &Device,
+    /// A value of device memory, which `before` may still be using.
+    pub(crate) fn of_allocation(
         allocation: Allocation,
-        first_use: Option<Completion>,
+        before: impl IntoIterator<Item = Completion>,
     ) -> Self {
         let address = allocation.address();
-        let memory = Memory::Device(Some(allocation));
-        Self::of(device, address, memory, Ledger::after_one(first_use))
+        Self::of(allocation, address, Memory::Device, Ledger::after(before))
     }
 
-    #[inline]
-    fn of(device: &Device, address: DevicePtr, memory: Memory, ledger: Ledger) -> Self {
-        Self::Owned(Arc::new(OwnedDomain {
-            id: DomainId::fresh(),
-            device: device.clone(),
-            address,
-            memory,
-            ledger: Homed::new(ledger),
-        }))
+    /// A value of `bytes` bytes of new device memory, at least 1, allocated on the device's allocation stream.
+    #[inline(always)]
+    pub(crate) fn allocate(device: &Device, bytes: usize) -> Result<Self, Box<BufferError>> {
+        match OwnedDomain::allocate(device, bytes) {
+            Ok(owned) => Ok(Self::Owned(owned)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`allocate`](Self::allocate), on the stream that will use it first.
+    #[inline(always)]
+    pub(crate) fn allocate_on(stream: &Stream, bytes: usize) -> Result<Self, Box<BufferError>> {
+        match OwnedDomain::allocate_on(stream, bytes) {
+            Ok(owned) => Ok(Self::Owned(owned)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of(own: Allocation, address: DevicePtr, memory: Memory, ledger: Ledger) -> Self {
+        let (room, id) = (rooms::take(), DomainId::fresh());
+        Self::Owned(OwnedDomain::fill(room, id, own, address, memory, ledger))
     }
 
     #[inline]
@@ -209,7 +222,7 @@ impl Domain {
     #[inline]
     pub(crate) fn device(&self) -> &Device {
         match self {
-            Self::Owned(owned) => &owned.device,
+            Self::Owned(owned) => owned.device(),
             Self::Carve(carve) => carve.device(),
         }
     }
@@ -323,7 +336,7 @@ impl Domain {
         // A guard holds the value too, and can tell more.
         self.with_ledger(|ledger| ledger.check(AccessKind::Write))?;
         let holders = match self {
-            Self::Owned(owned) => Arc::strong_count(owned) - 1,
+            Self::Owned(owned) => Counted::count(owned) - 1,
             Self::Carve(_) => 0,
         };
         match holders {
@@ -342,8 +355,8 @@ impl Domain {
         let Self::Owned(mut owned) = self else {
             return Err((self, BufferError::Held { holders: 1 }));
         };
-        let taken = Arc::get_mut(&mut owned).and_then(|sole| match &mut sole.memory {
-            Memory::Device(allocation) => Some(allocation.take()),
+        let taken = owned.get_mut().and_then(|sole| match &sole.memory {
+            Memory::Device => Some(sole.own.as_mut().map(Allocation::take)),
             Memory::Empty => Some(None),
             Memory::Pinned(_) | Memory::Part { .. } | Memory::Foreign(_) => None,
         });
@@ -386,10 +399,73 @@ impl Domain {
         let Self::Owned(owned) = self else {
             return None;
         };
-        match Arc::get_mut(owned).map(|sole| &mut sole.memory) {
+        match owned.get_mut().map(|sole| &mut sole.memory) {
             Some(Memory::Pinned(memory)) => Some(memory),
             _ => None,
         }
+    }
+}
+
+impl OwnedDomain {
+    /// A value of `bytes` bytes of new device memory, at least 1, allocated on the device's allocation stream.
+    #[inline(never)]
+    fn allocate(device: &Device, bytes: usize) -> Result<Counted<Self>, Box<BufferError>> {
+        Self::of_new(|| device.allocate(bytes))
+    }
+
+    /// As [`allocate`](Self::allocate), on the stream that will use it first.
+    #[inline(never)]
+    fn allocate_on(stream: &Stream, bytes: usize) -> Result<Counted<Self>, Box<BufferError>> {
+        Self::of_new(|| stream.device().allocate_on(bytes, stream))
+    }
+
+    /// Everything is written where it stays, nothing may unwind while the parts are in registers, and what is returned fits there:
+    /// a struct that is copied a moment after its parts were written costs more than the locks.
+    #[inline(always)]
+    fn of_new(
+        allocate: impl FnOnce() -> RuntimeResult<(Allocation, Option<Completion>)>,
+    ) -> Result<Counted<Self>, Box<BufferError>> {
+        let (room, id) = (rooms::take(), DomainId::fresh());
+        match allocate() {
+            Ok((own, first_use)) => {
+                let (address, ledger) = (own.address(), Ledger::after_one(first_use));
+                Ok(Self::fill(room, id, own, address, Memory::Device, ledger))
+            }
+            Err(error) => {
+                rooms::keep(room);
+                Err(Box::new(error.into()))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fill(
+        room: Room<Self>,
+        id: DomainId,
+        own: Allocation,
+        address: DevicePtr,
+        memory: Memory,
+        ledger: Ledger,
+    ) -> Counted<Self> {
+        Counted::first(room.fill(Self {
+            id,
+            own: Some(own),
+            address,
+            memory,
+            ledger: Homed::new(ledger),
+        }))
+    }
+
+    #[inline]
+    fn device(&self) -> &Device {
+        let own = self.own.as_ref();
+        own.expect("there until the value ends").device()
+    }
+}
+
+impl Last for OwnedDomain {
+    fn last(domain: Sole<Self>) {
+        rooms::keep(domain.clear());
     }
 }
 
@@ -399,27 +475,25 @@ impl Drop for OwnedDomain {
     fn drop(&mut self) {
         let ledger = self.ledger.get_mut();
         let forgotten = ledger.held() > 0 && !faulty(Fault::ForgottenFreed);
-        if let Memory::Device(allocation) = &mut self.memory {
-            match allocation.take() {
-                // An allocation that merely drops is leaked and counted.
-                Some(allocation) if forgotten => drop(allocation),
-                Some(allocation) => {
-                    ledger.show_outstanding(|outstanding| allocation.reclaim_after(outstanding));
-                }
-                None => {}
+        if let Memory::Device = self.memory {
+            // An allocation that merely drops is leaked and counted.
+            if let (Some(own), false) = (self.own.take(), forgotten) {
+                ledger.show_outstanding(|outstanding| own.reclaim_after(outstanding));
             }
             return;
         }
         let outstanding = ledger.take_outstanding();
+        let own = self.own.as_ref();
+        let device = own.expect("there until the value ends").device();
         match &mut self.memory {
-            Memory::Empty | Memory::Device(_) => {}
+            Memory::Empty | Memory::Device => {}
             // In a child the whole, and who may have locked it, is the parent's.
-            Memory::Part { .. } if self.device.is_forked() => {}
+            Memory::Part { .. } if device.is_forked() => {}
             Memory::Part { whole, .. } => whole.retire(outstanding, forgotten),
-            Memory::Foreign(foreign) => foreign.give_back(&self.device, outstanding, forgotten),
+            Memory::Foreign(foreign) => foreign.give_back(device, outstanding, forgotten),
             Memory::Pinned(memory) => match memory.take() {
-                Some(memory) if forgotten => self.device.count_leak(memory.bytes()),
-                Some(memory) => memory.give_back(&self.device, outstanding),
+                Some(memory) if forgotten => device.count_leak(memory.bytes()),
+                Some(memory) => memory.give_back(device, outstanding),
                 None => {}
             },
         }

@@ -4,7 +4,7 @@ use crate::BufferError;
 use crate::arena::{ArenaShared, CarveDomain, ClaimError};
 use crate::device_array::DeviceArray;
 use crate::domain::{BASE_ALIGN, Domain, DomainId, Memory, OwnedDomain};
-use cuda_runtime::{Device, RuntimeError};
+use cuda_runtime::{Counted, Device, Place, RuntimeError};
 use space_core::{
     AllocError, AmbientBlock, Block, Dims, Element, Family, FrameBlock, IntoAmbient, Keeper,
 };
@@ -29,8 +29,8 @@ pub struct DevicePlace {
 
 #[derive(Clone, Copy, Debug)]
 enum LedgerPlace {
-    /// A value with memory of its own; the pointer is of its `Arc`.
-    Owned(NonNull<OwnedDomain>),
+    /// A value with memory of its own.
+    Owned(Place<OwnedDomain>),
     /// A live carve; the pointer is of the arena's `Arc`.
     Carve {
         shared: NonNull<ArenaShared>,
@@ -161,10 +161,8 @@ unsafe impl Family for DeviceMemory {
     unsafe fn carve<'s>(place: DevicePlace, bytes: usize) -> DeviceCarve<'s> {
         let domain = match place.ledger {
             LedgerPlace::Owned(owned) => {
-                // SAFETY: the pointer is of the `Arc` in a block that lives as long as `'s`.
-                unsafe { Arc::increment_strong_count(owned.as_ptr()) };
-                // SAFETY: the count was raised for this handle.
-                Domain::Owned(unsafe { Arc::from_raw(owned.as_ptr()) })
+                // SAFETY: the place is of the reference in a block that lives as long as `'s`.
+                Domain::Owned(unsafe { owned.share() })
             }
             LedgerPlace::Carve {
                 shared,
@@ -278,7 +276,7 @@ unsafe impl Block for DeviceBlock {
         };
         DevicePlace {
             address: self.address,
-            ledger: LedgerPlace::Owned(pointer_of(owned)),
+            ledger: LedgerPlace::Owned(Counted::place(owned)),
         }
     }
 

@@ -8,17 +8,14 @@ use std::mem;
 pub(crate) struct Few<T> {
     /// `None` for an empty list.
     first: Option<T>,
-    /// Empty unless there is a first one.
-    more: SmallVec<[T; 1]>,
+    /// Empty unless there is a first one. `None` before the first of them: most lists end without, and cost nothing then.
+    more: Option<SmallVec<[T; 1]>>,
 }
 
 impl<T> Default for Few<T> {
     #[inline]
     fn default() -> Self {
-        Self {
-            first: None,
-            more: SmallVec::new(),
-        }
+        Self::at_most_one(None)
     }
 }
 
@@ -26,8 +23,20 @@ impl<T> Few<T> {
     /// One, or none.
     #[inline(always)]
     pub(crate) fn at_most_one(first: Option<T>) -> Self {
-        let more = SmallVec::new();
-        Self { first, more }
+        Self { first, more: None }
+    }
+
+    #[inline(always)]
+    fn no_more(&self) -> bool {
+        self.more.as_ref().is_none_or(|more| more.is_empty())
+    }
+
+    fn more(&self) -> &[T] {
+        self.more.as_deref().unwrap_or_default()
+    }
+
+    fn more_mut(&mut self) -> &mut SmallVec<[T; 1]> {
+        self.more.get_or_insert_default()
     }
 
     #[inline(always)]
@@ -36,13 +45,13 @@ impl<T> Few<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.len()
+        usize::from(self.first.is_some()) + self.more().len()
     }
 
     /// The element of a list that has one only.
     #[inline(always)]
     pub(crate) fn sole(&self) -> Option<&T> {
-        match self.more.is_empty() {
+        match self.no_more() {
             true => self.first.as_ref(),
             false => None,
         }
@@ -51,7 +60,7 @@ impl<T> Few<T> {
     /// As [`sole`](Self::sole), to be changed.
     #[inline(always)]
     pub(crate) fn sole_mut(&mut self) -> Option<&mut T> {
-        match self.more.is_empty() {
+        match self.no_more() {
             true => self.first.as_mut(),
             false => None,
         }
@@ -67,21 +76,21 @@ impl<T> Few<T> {
 
     #[cold]
     fn push_more(&mut self, value: T) {
-        self.more.push(value);
+        self.more_mut().push(value);
     }
 
     #[inline(always)]
     pub(crate) fn for_each(&self, mut f: impl FnMut(&T)) {
         if let Some(first) = &self.first {
             f(first);
-            if !self.more.is_empty() {
-                self.more.iter().for_each(f);
+            if !self.no_more() {
+                self.more().iter().for_each(f);
             }
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(&self.more)
+        self.first.iter().chain(self.more())
     }
 
     /// The first of those that are wanted.
@@ -94,31 +103,33 @@ impl<T> Few<T> {
     }
 
     fn find_more(&mut self, mut is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
-        self.more.iter_mut().find(|value| is_it(value))
+        let mut more = self.more.iter_mut().flatten();
+        more.find(|value| is_it(value))
     }
 
     /// Takes out one of those that are wanted.
     #[inline(always)]
     pub(crate) fn take(&mut self, mut is_it: impl FnMut(&T) -> bool) -> Option<T> {
         match &self.first {
-            Some(first) if self.more.is_empty() && is_it(first) => self.first.take(),
+            Some(first) if self.no_more() && is_it(first) => self.first.take(),
             _ => self.take_one_of_many(is_it),
         }
     }
 
     fn take_one_of_many(&mut self, mut is_it: impl FnMut(&T) -> bool) -> Option<T> {
         if self.first.as_ref().is_some_and(&mut is_it) {
-            return mem::replace(&mut self.first, self.more.pop());
+            let next = self.more_mut().pop();
+            return mem::replace(&mut self.first, next);
         }
-        let at = self.more.iter().position(is_it)?;
-        Some(self.more.swap_remove(at))
+        let at = self.more().iter().position(is_it)?;
+        Some(self.more_mut().swap_remove(at))
     }
 
     /// Takes out all. The first one comes last, so that the list is whole when `f` panics.
     #[inline(always)]
     pub(crate) fn drain(&mut self, mut f: impl FnMut(T)) {
-        if !self.more.is_empty() {
-            self.more.drain(..).for_each(&mut f);
+        if !self.no_more() {
+            self.more_mut().drain(..).for_each(&mut f);
         }
         if let Some(first) = self.first.take() {
             f(first);

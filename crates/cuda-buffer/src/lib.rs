@@ -36,7 +36,7 @@
 //! # Modules
 //!
 //! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`, `registered`),
-//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, `ledger` its pure
+//!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, in `rooms` that are used again, `ledger` its pure
 //!   bookkeeping in lists of a `few`, [`DeviceData`] (`data`) what all can do;
 //! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
@@ -80,6 +80,7 @@ mod pinned;
 mod pinned_pool;
 mod primitive;
 mod registered;
+mod rooms;
 mod rows;
 mod shared;
 mod slice;

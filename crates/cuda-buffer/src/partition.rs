@@ -162,15 +162,11 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         drop(parts);
         let whole = Arc::into_inner(whole).expect("the parts were the only other holders");
         let (allocation, outstanding) = whole.into_parts();
-        let (memory, device) = match (allocation, device) {
-            (Some(allocation), _) => {
-                let device = allocation.device().clone();
-                (Memory::Device(Some(allocation)), device)
-            }
-            (None, Some(device)) => (Memory::Empty, device),
+        let domain = match (allocation, device) {
+            (Some(allocation), _) => Domain::of_allocation(allocation, outstanding),
+            (None, Some(device)) => Domain::owned(&device, Memory::Empty, outstanding),
             (None, None) => unreachable!("a buffer of no elements in no parts is not cut"),
         };
-        let domain = Domain::owned(&device, memory, outstanding);
         Ok(CudaBuffer::from_domain(domain, len))
     }
 

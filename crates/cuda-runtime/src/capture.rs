@@ -52,15 +52,19 @@ pub(crate) fn is_open() -> bool {
 ///
 /// # Errors
 /// [`RuntimeError::CaptureActive`], which names what was refused.
+#[inline]
 pub fn refuse(what: &'static str) -> RuntimeResult<()> {
-    if !OPEN.get() {
-        return Ok(());
+    match OPEN.get() {
+        false => Ok(()),
+        true => Err(refused(what)),
     }
+}
+
+#[cold]
+fn refused(what: &'static str) -> RuntimeError {
     // A forked child has inherited a capture that is none of its own.
-    if let Some(session) = current() {
-        session.core().origin.check()?;
-    }
-    Err(RuntimeError::CaptureActive { what })
+    let elsewhere = current().and_then(|session| session.core().origin.check().err());
+    elsewhere.unwrap_or(RuntimeError::CaptureActive { what })
 }
 
 /// What an open capture knows: its streams, what its graph must keep alive, and the first failure.

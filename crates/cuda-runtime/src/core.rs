@@ -81,7 +81,7 @@ pub(crate) struct DeviceCore {
     poisoned: AtomicBool,
     /// Errors of destructors wait here for the next checked call.
     parked: Mutex<Option<RuntimeError>>,
-    /// Whether the device is poisoned, or `parked` has anything.
+    /// Whether the device is poisoned, or `parked` has anything. Written, as `poisoned` is, under the lock of `parked`.
     troubled: AtomicBool,
     spare: Mutex<Spare>,
     /// The streams of the device that are not retired.
@@ -177,11 +177,8 @@ impl DeviceCore {
     #[cold]
     fn take_parked(&self) -> Option<RuntimeError> {
         let mut parked = self.parked.lock();
-        // In one order with `take_poison`: a poison that is not seen here sets the flag later.
-        self.troubled.store(false, Ordering::SeqCst);
-        if self.poisoned.load(Ordering::SeqCst) {
-            self.troubled.store(true, Ordering::SeqCst);
-        }
+        let poisoned = self.poisoned.load(Ordering::Relaxed);
+        self.troubled.store(poisoned, Ordering::Release);
         parked.take()
     }
 
@@ -214,9 +211,14 @@ impl DeviceCore {
     }
 
     fn take_poison(&self, poison: Poison) {
+        if self.is_elsewhere() {
+            return;
+        }
+        // From here on no check passes: who takes what is parked does not take the trouble away.
+        let _parked = self.parked.lock();
         let _ = self.poison.set(poison);
-        self.poisoned.store(true, Ordering::SeqCst);
-        self.troubled.store(true, Ordering::SeqCst);
+        self.poisoned.store(true, Ordering::Release);
+        self.troubled.store(true, Ordering::Release);
     }
 
     /// Names the devices that are lost together with this one.

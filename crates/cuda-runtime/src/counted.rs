@@ -7,18 +7,36 @@
 use crate::primitive::{AtomicUsize, Fault, Ordering, faulty};
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Values that are counted.
-pub(crate) trait Last: Sized {
+pub trait Last: Sized {
     /// The last reference has gone.
     fn last(value: Sole<Self>);
 }
 
 /// A counted reference.
-pub(crate) struct Counted<T: Last>(Place<T>);
+///
+/// ```
+/// use cuda_runtime::{Counted, Last, Room, Sole};
+///
+/// struct Name(&'static str);
+///
+/// impl Last for Name {
+///     fn last(name: Sole<Self>) {
+///         drop(name); // or clear it, and use its room again
+///     }
+/// }
+///
+/// let one = Counted::first(Room::new().fill(Name("x")));
+/// let mut other = one.clone();
+/// assert_eq!((other.0, Counted::count(&other)), ("x", 2));
+/// drop(one);
+/// assert!(other.get_mut().is_some());
+/// ```
+pub struct Counted<T: Last>(Place<T>);
 
 /// Several references to one value, or none, that are counted together.
 pub(crate) struct Shares<T: Last> {
@@ -27,12 +45,16 @@ pub(crate) struct Shares<T: Last> {
 }
 
 /// A value that nobody else refers to, where references can be made. Dropping it drops the value.
-pub(crate) struct Sole<T>(Place<T>);
+pub struct Sole<T>(Place<T>);
+
+/// Memory for a counted value, which can be used again when the value has ended.
+pub struct Room<T>(Box<MaybeUninit<Inner<T>>>);
 
 /// References at most that are made in one step. So many that are forgotten never make the number wrap unseen.
 const MOST: usize = isize::MAX as usize >> 16;
 
-struct Place<T> {
+/// Where a counted value is. It does not keep the value alive.
+pub struct Place<T> {
     inner: NonNull<Inner<T>>,
     owns: PhantomData<Inner<T>>,
 }
@@ -83,7 +105,7 @@ extern "C" fn too_many() -> ! {
 }
 
 #[inline]
-fn check(count: usize) {
+pub(crate) fn check(count: usize) {
     assert!(count <= MOST, "{count} handles at a time: at most {MOST}");
 }
 
@@ -105,25 +127,102 @@ impl<T: Last> Place<T> {
     }
 }
 
+impl<T: Last> Place<T> {
+    /// One reference more to the value that is there.
+    ///
+    /// # Safety
+    /// Somebody has a reference to that value, and keeps it until this returns.
+    #[inline]
+    #[must_use]
+    pub unsafe fn share(self) -> Counted<T> {
+        self.add(1);
+        Counted(self)
+    }
+}
+
+impl<T> Room<T> {
+    /// Room that nobody has used before.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Box::new_uninit())
+    }
+
+    /// Makes a value there.
+    #[inline(always)]
+    pub fn fill(self, value: T) -> Sole<T> {
+        let references = AtomicUsize::new(1);
+        let inner = Box::leak(Box::write(self.0, Inner { references, value }));
+        let (inner, owns) = (NonNull::from(inner), PhantomData);
+        Sole(Place { inner, owns })
+    }
+}
+
+impl<T> Default for Room<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Sole<T> {
     pub(crate) fn new(value: T) -> Self {
-        let references = AtomicUsize::new(1);
-        let inner = Box::leak(Box::new(Inner { references, value }));
-        let (inner, owns) = (NonNull::from(inner), PhantomData);
-        Self(Place { inner, owns })
+        Room::new().fill(value)
+    }
+
+    /// Drops the value and keeps its room.
+    #[inline]
+    #[must_use]
+    pub fn clear(self) -> Room<T> {
+        let inner = ManuallyDrop::new(self).0.inner;
+        // SAFETY: it was made of a box, of a type with the same layout, and nobody else refers to it.
+        let mut room = unsafe { Box::from_raw(inner.as_ptr().cast::<MaybeUninit<Inner<T>>>()) };
+        // SAFETY: the value is there, and is not touched again. A panic on the way frees the room and nothing else.
+        unsafe { room.assume_init_drop() };
+        Room(room)
     }
 }
 
 impl<T: Last> Counted<T> {
     /// The first reference.
     #[inline]
-    pub(crate) fn first(value: Sole<T>) -> Self {
+    #[must_use]
+    pub fn first(value: Sole<T>) -> Self {
         Self(ManuallyDrop::new(value).0)
     }
 
     #[inline]
     fn into_place(self) -> Place<T> {
         ManuallyDrop::new(self).0
+    }
+
+    /// The number of references at this moment.
+    #[inline]
+    #[must_use]
+    pub fn count(this: &Self) -> usize {
+        this.0.inner().references.load(Ordering::Relaxed)
+    }
+
+    /// Whether this and `other` refer to the same value.
+    #[inline]
+    #[must_use]
+    pub fn same(this: &Self, other: &Self) -> bool {
+        this.0.inner == other.0.inner
+    }
+
+    /// Where the value is.
+    #[inline]
+    #[must_use]
+    pub fn place(this: &Self) -> Place<T> {
+        this.0
+    }
+
+    /// The value, when this is the only reference.
+    #[inline]
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        match self.is_alone() {
+            // SAFETY: nobody else refers to the value, nor can while this is borrowed exclusively.
+            true => Some(unsafe { &mut self.0.inner.as_mut().value }),
+            false => None,
+        }
     }
 
     /// The number of references. When it is 1, whatever others did with theirs comes before.
@@ -195,6 +294,10 @@ impl<T: Last> Shares<T> {
     pub(crate) fn of(one: Counted<T>) -> Self {
         let (place, count) = (one.into_place(), 1);
         Self { place, count }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// One of them, while there are any.
@@ -280,6 +383,18 @@ impl<T> Drop for Sole<T> {
     fn drop(&mut self) {
         // SAFETY: it was made of a box, and nobody else refers to it.
         drop(unsafe { Box::from_raw(self.0.inner.as_ptr()) });
+    }
+}
+
+impl<T> fmt::Debug for Place<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> fmt::Debug for Room<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Room")
     }
 }
 
@@ -375,6 +490,31 @@ mod tests {
         let last = Counted::first(value(4)).into_sole();
         assert!(last.is_ok_and(|last| last.alive.as_ref() == &()));
         assert_eq!(counts(), (2, 0));
+    }
+
+    /// Room is used again, whatever became of the value before, and a value that is cleared is dropped once.
+    #[test]
+    fn room_is_used_again() {
+        let (ended, alive) = (Arc::new(AtomicUsize::new(0)), Arc::new(()));
+        let value = |number| Value {
+            number,
+            ended: ended.clone(),
+            alive: alive.clone(),
+        };
+        let mut room = Room::new();
+        for number in 0..3 {
+            let mut first = Counted::first(room.fill(value(number)));
+            // SAFETY: `first` is a reference to it.
+            let second = unsafe { Counted::place(&first).share() };
+            assert_eq!((Counted::count(&second), second.number), (2, number));
+            assert!(first.get_mut().is_none());
+            drop(second);
+            first.get_mut().unwrap().number += 10;
+            assert_eq!(first.number, number + 10);
+            room = first.into_sole().ok().unwrap().clear();
+            assert_eq!(Arc::strong_count(&alive), 1);
+        }
+        assert_eq!(ended.load(Ordering::Relaxed), 0);
     }
 
     /// A number that would wrap is refused, before anything is counted.

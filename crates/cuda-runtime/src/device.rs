@@ -2,6 +2,7 @@
 
 use crate::adopted::Forgotten;
 use crate::core::DeviceCore;
+use crate::counted::{Counted, Last, Shares, Sole};
 use crate::counters::OrderCounts;
 use crate::late_frees;
 use crate::memory::DeviceMemory;
@@ -75,7 +76,13 @@ fn open_pools(core: &Arc<DeviceCore>, setup: &Setup) -> RuntimeResult<Vec<Arc<Po
 
 /// A device of a runtime. Cheap to clone; what is made from it keeps its resources alive.
 #[derive(Clone)]
-pub struct Device(Arc<DeviceResources>);
+pub struct Device(Counted<DeviceResources>);
+
+impl Last for DeviceResources {
+    fn last(resources: Sole<Self>) {
+        drop(resources);
+    }
+}
 
 impl Device {
     pub(crate) fn open(
@@ -109,7 +116,7 @@ impl Device {
                 return Err(error);
             }
         };
-        Ok(Self(Arc::new(DeviceResources {
+        Ok(Self(Counted::first(Sole::new(DeviceResources {
             providers: Providers::default(),
             core,
             pools,
@@ -118,7 +125,22 @@ impl Device {
             forgotten: Forgotten::default(),
             modules: Modules::default(),
             reclaimer: Mutex::new(None),
-        })))
+        }))))
+    }
+
+    #[inline]
+    pub(crate) fn of(resources: Counted<DeviceResources>) -> Self {
+        Self(resources)
+    }
+
+    #[inline]
+    pub(crate) fn into_counted(self) -> Counted<DeviceResources> {
+        self.0
+    }
+
+    /// So many handles more.
+    pub(crate) fn share(&self, handles: usize) -> Shares<DeviceResources> {
+        Counted::share_of(&self.0, handles)
     }
 
     #[inline]
@@ -132,6 +154,12 @@ impl Device {
 
     pub(crate) fn providers(&self) -> &Providers {
         &self.0.providers
+    }
+
+    /// Whether the device is that of `core` and frees memory in the order of its streams.
+    #[inline]
+    pub(crate) fn takes_frees_of(&self, core: &Arc<DeviceCore>) -> bool {
+        Arc::ptr_eq(&self.0.core, core) && core.properties.memory_pools
     }
 
     pub(crate) fn memory(&self) -> &DeviceMemory {
@@ -230,7 +258,7 @@ impl Device {
     #[inline]
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Counted::same(&self.0, &other.0)
     }
 
     /// Fails unless `other` is a device of the same driver.

@@ -2,6 +2,7 @@
 
 use crate::completion::Completion;
 use crate::core::DeviceCore;
+use crate::counted;
 use crate::device::Device;
 use crate::handles::Handles;
 use crate::late_frees::{Grabbed, Grave};
@@ -106,6 +107,9 @@ impl Graph {
     /// # Errors
     /// As for [`launch_after`](Self::launch_after).
     ///
+    /// # Panics
+    /// As for [`Stream::clones`], before anything is queued.
+    ///
     /// # Safety
     /// As for [`launch_after`](Self::launch_after).
     #[track_caller]
@@ -116,6 +120,9 @@ impl Graph {
         before: impl IntoIterator<Item = &'c Completion>,
     ) -> RuntimeResult<Handles> {
         let _site = CallSite::enter();
+        // One more is kept here.
+        let handles = handles.saturating_add(1);
+        counted::check(handles);
         crate::capture::refuse("launching a graph")?;
         stream.check_device(&self.device)?;
         let device = self.device.id();
@@ -129,7 +136,7 @@ impl Graph {
             !needless
         });
         stream.standing()?.wait_for_all(needed)?;
-        let mut done = slot.replay(last.as_ref(), implied, handles + 1, |driver, raw| {
+        let mut done = slot.replay(last.as_ref(), implied, handles, |driver, raw| {
             // SAFETY: the caller's promise; the lock keeps other threads out.
             unsafe { driver.graph_launch(device, self.exec, raw) }
         })?;

@@ -184,7 +184,7 @@ impl LateFrees {
             core.wait_for_captures();
             let over: Vec<_> = waiting
                 .iter()
-                .filter(|(_, grave)| bury(grave, core))
+                .filter(|(_, grave)| bury_whatever_happens(grave, core))
                 .map(|&(number, _)| number)
                 .collect();
             drop(waiting);
@@ -208,6 +208,17 @@ impl LateFrees {
             self.changed.notify_all();
         }
     }
+}
+
+/// As [`bury`]. A panic of the driver has told so where it happened; it must not end the thread that others rely on, and what it was to
+/// free is lost.
+fn bury_whatever_happens(grave: &Grave, core: &DeviceCore) -> bool {
+    let buried = catch_unwind(AssertUnwindSafe(|| bury(grave, core)));
+    buried.unwrap_or_else(|_| {
+        core.count_leak(grave.bytes);
+        grave.memory.lose();
+        true
+    })
 }
 
 /// Frees the memory if nothing uses it any more; whether that is settled. Where the driver can't tell, it is waited for;
@@ -247,7 +258,10 @@ pub(crate) fn start(
             // not taken for an answer at once. Where the driver can't relax a thread, its strict calls fail and are reported like any
             // other.
             let relax = || core.driver.exchange_capture_mode(CaptureMode::Relaxed);
-            let _ = relax().or_else(|_| relax());
+            let relax = || catch_unwind(AssertUnwindSafe(relax));
+            if !relax().is_ok_and(|relaxed| relaxed.is_ok()) {
+                let _ = relax();
+            }
             BURYING.set(true);
             frees.free_until_closed(&core);
         })

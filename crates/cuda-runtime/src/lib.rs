@@ -46,7 +46,7 @@
 //! be captured), `timeline` what was queued there, `node` a place on one, `clock` what it has waited for, [`Standing`] what it still has to; [`Completion`] is a token for a place, `finished` waits for several and `notifier` wakes;
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `transfers` are a device's own streams, `adopted` ends those of the user's, `host_memory` is page-locked, and so is what others own and `registered`;
 //! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `fork` tells a child process; `core` holds what all objects
-//! of a device share; `latch` is the lock of streams, [`Homed`] (`homed`) that of ledgers, `counted` counts references, several at a time for [`Handles`] (`handles`);
+//! of a device share; `latch` is the lock of streams, [`Homed`] (`homed`) that of ledgers, `counted` counts references to values whose memory is used again ([`Counted`]), several at a time for [`Handles`] (`handles`) and for the `stock` of a stream;
 //! `primitive` is what loom replaces.
 
 mod adopted;
@@ -88,6 +88,7 @@ mod slot_host;
 mod slot_place;
 mod slot_queue;
 mod standing;
+mod stock;
 mod stream;
 mod stream_pool;
 mod timeline;
@@ -98,6 +99,7 @@ pub use capture::{
 };
 pub use clock::{Point, StreamId};
 pub use completion::Completion;
+pub use counted::{Counted, Last, Place, Room, Sole};
 pub use counters::OrderCounts;
 pub use cuda_driver as driver;
 pub use device::{Alive, Device};

@@ -12,6 +12,7 @@ use crate::policy::Behaviour;
 use crate::pool::Pool;
 use crate::primitive::Fault;
 use crate::primitive::modelled::{BUSY, FAULT};
+use crate::runtime::Runtime;
 use crate::slot::Slot;
 use crate::standing::Standing;
 use crate::stream::Lease;
@@ -327,6 +328,29 @@ fn loom_a_place_is_asked_about_while_its_stream_goes_on() {
         assert!(done.is_known_complete());
         drop((done, next));
         rig.finish();
+    });
+}
+
+/// Memory ends on one thread while the lease of its stream ends on another: the last of them ends the device.
+#[test]
+fn loom_memory_ends_with_the_lease_of_its_stream() {
+    check(&[Fault::OpenStock], || {
+        let sim = SimDriver::builder().schedule(Schedule::Eager).build();
+        let runtime = Runtime::builder()
+            .driver(sim.as_driver())
+            .streams_per_device(1)
+            .build()
+            .unwrap();
+        let device = runtime.default_device();
+        let stream = device.streams().acquire().unwrap();
+        let (memory, first_use) = device.allocate_on(64, &stream).unwrap();
+        drop(runtime);
+        let other = thread::spawn(move || drop(stream));
+        memory.reclaim(first_use);
+        other.join().unwrap();
+        assert!(sim.leak_report().is_empty(), "the device is gone");
+        sim.shutdown();
+        sim.assert_no_reports();
     });
 }
 

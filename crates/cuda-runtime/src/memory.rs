@@ -5,12 +5,13 @@ use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave, LateFrees};
 use crate::primitive::Ordering;
-use crate::reclaim::Reclamation;
+use crate::reclaim::{self, Reclamation};
 use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult, capture};
-use cuda_driver::{CallSite, DevicePtr, ErrorCode, PoolUsage, RawPool};
+use cuda_driver::{CallSite, DevicePtr, Driver, ErrorCode, PoolUsage, RawPool};
 use smallvec::SmallVec;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// The memory side of a device's resources.
@@ -33,12 +34,13 @@ enum Source {
     Plain,
 }
 
-/// A range of device memory. What may still use it is its owner's to know: it goes back by
+/// A range of device memory, or none. What may still use it is its owner's to know: it goes back by
 /// [`reclaim`](Self::reclaim); merely dropping it leaks the memory, and counts it.
 #[derive(Debug)]
 pub struct Allocation {
-    device: Device,
+    device: ManuallyDrop<Device>,
     address: DevicePtr,
+    /// 0 for none.
     bytes: usize,
 }
 
@@ -92,35 +94,40 @@ impl DeviceMemory {
         Ok(())
     }
 
-    #[inline]
+    /// Memory of `device`, which this is of.
+    #[inline(always)]
     fn allocate(
         &self,
+        device: &Device,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
-    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
-        match self.try_allocate(bytes, stream) {
+    ) -> RuntimeResult<(Allocation, Option<Completion>)> {
+        match self.try_allocate(device, bytes, stream) {
             Ok(allocated) => Ok(allocated),
-            Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {
-                self.allocate_after_frees(bytes, stream)
+            Err(error) if is_out_of_memory(&error) => {
+                self.allocate_after_frees(device, bytes, stream)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(*error),
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn allocate_after_frees(
         &self,
+        device: &Device,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
-    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
+    ) -> RuntimeResult<(Allocation, Option<Completion>)> {
         // Pending frees may be all that is missing: wait for them, give the pool's spare memory back, try once more.
         self.drain()?;
         if let Source::Pool { pool, .. } = &self.source {
             self.core
                 .call_strict(|driver| driver.pool_trim(self.core.id, *pool, 0))?;
         }
-        match self.try_allocate(bytes, stream) {
-            Err(RuntimeError::Driver(error)) if error.code == ErrorCode::OUT_OF_MEMORY => {
+        match self.try_allocate(device, bytes, stream) {
+            Ok(allocated) => Ok(allocated),
+            Err(error) if is_out_of_memory(&error) => {
                 let (free_bytes, total_bytes) =
                     self.core.call(|driver| driver.memory_info(self.core.id))?;
                 Err(RuntimeError::OutOfMemory {
@@ -130,22 +137,23 @@ impl DeviceMemory {
                     total_bytes,
                 })
             }
-            result => result,
+            Err(error) => Err(*error),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_allocate(
         &self,
+        device: &Device,
         bytes: usize,
         stream: Option<&Arc<Slot>>,
-    ) -> RuntimeResult<(DevicePtr, Option<Completion>)> {
+    ) -> Result<(Allocation, Option<Completion>), Box<RuntimeError>> {
         let core = &self.core;
         match &self.source {
             Source::Plain => {
                 let address = core.call_strict(|driver| driver.mem_alloc(core.id, bytes))?;
                 core.live.memory.add(1, bytes as isize);
-                Ok((address, None))
+                Ok((Allocation::of(device.clone(), address, bytes), None))
             }
             Source::Pool {
                 pool,
@@ -153,16 +161,17 @@ impl DeviceMemory {
                 reclamation,
             } => {
                 let slot = stream.unwrap_or(allocation);
-                let (address, completion) = slot.allocate(bytes, |driver, raw| {
-                    driver.mem_alloc_async(core.id, *pool, bytes, raw)
-                })?;
-                match completion {
-                    Ok(completion) => Ok((address, Some(completion))),
-                    Err(error) => {
-                        // Nobody has seen the address, and the host knows that the memory is there.
-                        reclamation.free(allocation, address, bytes, &[]);
-                        Err(error)
+                let allocate =
+                    |driver: &dyn Driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw);
+                // Nobody has seen the address, and the host knows that the memory is there.
+                let free = |address| reclamation.free(allocation, address, bytes, &[]);
+                let leased = stream.is_some();
+                match slot.allocate(bytes, device, leased, allocate, free) {
+                    Ok((address, owner, completion)) => {
+                        let allocation = Allocation::of(owner, address, bytes);
+                        Ok((allocation, Some(completion)))
                     }
+                    Err(error) => Err(error),
                 }
             }
         }
@@ -206,9 +215,13 @@ impl DeviceMemory {
     }
 }
 
+fn is_out_of_memory(error: &RuntimeError) -> bool {
+    matches!(error, RuntimeError::Driver(error) if error.code == ErrorCode::OUT_OF_MEMORY)
+}
+
 fn destroy_pool(core: &DeviceCore, pool: RawPool) {
     // SAFETY: the pool is known to its owner alone, which forgets it.
-    let destroy = |driver: &dyn cuda_driver::Driver| unsafe { driver.pool_destroy(core.id, pool) };
+    let destroy = |driver: &dyn Driver| unsafe { driver.pool_destroy(core.id, pool) };
     let result = core.call_in_cleanup(|_| core.relaxed(destroy));
     if let Err(error) = result {
         core.park(error);
@@ -223,6 +236,7 @@ impl Device {
     /// [`RuntimeError::CaptureActive`] while this thread captures, [`RuntimeError::OutOfMemory`] with the numbers,
     /// the driver's own.
     #[track_caller]
+    #[inline]
     pub fn allocate(&self, bytes: usize) -> RuntimeResult<(Allocation, Option<Completion>)> {
         self.allocate_with(bytes, None)
     }
@@ -232,6 +246,7 @@ impl Device {
     /// # Errors
     /// As for [`allocate`](Self::allocate), and [`RuntimeError::WrongDevice`].
     #[track_caller]
+    #[inline]
     pub fn allocate_on(
         &self,
         bytes: usize,
@@ -242,6 +257,7 @@ impl Device {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn allocate_with(
         &self,
         bytes: usize,
@@ -249,13 +265,7 @@ impl Device {
     ) -> RuntimeResult<(Allocation, Option<Completion>)> {
         let _site = CallSite::enter();
         capture::refuse("allocating device memory")?;
-        let (address, completion) = self.memory().allocate(bytes, stream)?;
-        let allocation = Allocation {
-            device: self.clone(),
-            address,
-            bytes,
-        };
-        Ok((allocation, completion))
+        self.memory().allocate(self, bytes, stream)
     }
 
     /// What the device's own pool holds and gave out; `None` for a device without pools.
@@ -278,13 +288,37 @@ impl Device {
 }
 
 impl Allocation {
+    /// No memory.
+    #[must_use]
+    pub fn none(device: &Device) -> Self {
+        Self::of(device.clone(), DevicePtr::NULL, 0)
+    }
+
+    #[inline]
+    fn of(device: Device, address: DevicePtr, bytes: usize) -> Self {
+        Self {
+            device: ManuallyDrop::new(device),
+            address,
+            bytes,
+        }
+    }
+
+    /// Hands the memory on, and has none then.
+    #[must_use = "memory that is dropped is leaked"]
+    pub fn take(&mut self) -> Self {
+        let none = Self::none(&self.device);
+        std::mem::replace(self, none)
+    }
+
     /// The device of the memory.
+    #[inline]
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its base address.
+    /// Its base address; null for none.
+    #[inline]
     #[must_use]
     pub fn address(&self) -> DevicePtr {
         self.address
@@ -305,28 +339,42 @@ impl Allocation {
 
     /// As [`reclaim`](Self::reclaim), of completions that lie together.
     #[track_caller]
-    pub fn reclaim_after(mut self, outstanding: &[Completion]) {
+    pub fn reclaim_after(self, outstanding: &[Completion]) {
         let _site = CallSite::enter();
-        if self.device.is_forked() {
+        if self.bytes == 0 || self.device.is_forked() {
             return;
         }
-        // An allocation of 0 bytes left has nothing to leak when it drops.
-        let bytes = std::mem::take(&mut self.bytes);
-        match &self.device.memory().source {
+        let (address, bytes) = (self.address, self.bytes);
+        let mut device = Some(self.into_device());
+        // Mostly one stream has used it last.
+        if let [last] = outstanding
+            && reclaim::free_behind(last, &mut device, address, bytes)
+        {
+            return;
+        }
+        let device = device.expect("it is kept where nothing was freed");
+        match &device.memory().source {
             Source::Pool {
                 allocation,
                 reclamation,
                 ..
-            } => reclamation.free(allocation, self.address, bytes, outstanding),
+            } => reclamation.free(allocation, address, bytes, outstanding),
             Source::Plain => {
-                self.device.core().live.memory.add(-1, -(bytes as isize));
-                self.device.free_later(Grave {
-                    memory: Grabbed::Device(self.address),
+                device.core().live.memory.add(-1, -(bytes as isize));
+                device.free_later(Grave {
+                    memory: Grabbed::Device(address),
                     bytes,
                     outstanding: outstanding.iter().cloned().collect(),
                 });
             }
         }
+    }
+
+    /// Gives the memory up, uncounted.
+    fn into_device(self) -> Device {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: neither the allocation nor this field of it is used or dropped again.
+        unsafe { ManuallyDrop::take(&mut this.device) }
     }
 }
 
@@ -337,5 +385,7 @@ impl Drop for Allocation {
             live.memory.add(-1, -(self.bytes as isize));
             live.leaked_bytes.fetch_add(self.bytes, Ordering::Relaxed);
         }
+        // SAFETY: the allocation ends here, and nobody has taken the device out of one that drops.
+        unsafe { ManuallyDrop::drop(&mut self.device) };
     }
 }

@@ -118,15 +118,20 @@ impl Notifier {
             drop(state);
             let mut over = Vec::new();
             for (id, completion) in watched {
-                let answer = match completion {
+                let ask = || match completion {
                     Some(completion) => completion.is_complete_in_cleanup(),
                     None => Ok(core.is_poisoned()),
                 };
-                let over_now = answer.unwrap_or_else(|error| {
-                    // Whoever is woken hears of it, as it is the next to ask.
-                    core.park(error);
-                    true
-                });
+                // Whoever is woken hears of what went wrong, as it is the next to ask. A panic of the driver must not end the thread that
+                // others rely on.
+                let over_now = match catch_unwind(AssertUnwindSafe(ask)) {
+                    Ok(Ok(over)) => over,
+                    Ok(Err(error)) => {
+                        core.park(error);
+                        true
+                    }
+                    Err(_) => true,
+                };
                 if over_now {
                     over.push(id);
                 }
@@ -178,7 +183,8 @@ fn start(core: &Arc<DeviceCore>) -> RuntimeResult<JoinHandle<()>> {
         .name(format!("carve-notify-{}", core.id.0))
         .spawn(move || {
             // Its questions concern no capture of its own, and must not disturb one.
-            let _ = core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+            let relax = || core.driver.exchange_capture_mode(CaptureMode::Relaxed);
+            let _ = catch_unwind(AssertUnwindSafe(relax));
             core.notifier.run(&core);
         })
         .map_err(|error| RuntimeError::NoThread {

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     CountedAlone,
     /// The release of a latch orders nothing.
     WeakLatch,
+    /// A stream takes handles of the device after its lease has ended.
+    OpenStock,
     /// A value leaves its home without that stream's lock.
     UnlockedLeave,
     /// A stream comes to a value by its latch although it is at home on another one.

@@ -11,6 +11,7 @@
 
 use crate::completion::{Completion, needed};
 use crate::core::DeviceCore;
+use crate::device::Device;
 use crate::primitive::{Mutex, Ordering};
 use crate::slot::Slot;
 use crate::{RuntimeError, RuntimeResult};
@@ -52,6 +53,47 @@ impl Lane {
     }
 }
 
+/// Frees memory behind `last`, the only unfinished use, and gives its `owner` up; whether it did. If not, the owner is kept, and
+/// it has to be freed another way: nothing has to come first, or the stream does not take it.
+#[inline]
+pub(crate) fn free_behind(
+    last: &Completion,
+    owner: &mut Option<Device>,
+    address: DevicePtr,
+    bytes: usize,
+) -> bool {
+    let (slot, core) = (last.slot(), last.core());
+    let own = owner
+        .as_ref()
+        .is_some_and(|owner| owner.takes_frees_of(core));
+    if !own || last.is_known_complete() {
+        return false;
+    }
+    let free = |driver: &dyn cuda_driver::Driver, raw| {
+        // SAFETY: the stream is ordered after the only outstanding use, and the owner gave the memory up.
+        unsafe { driver.mem_free_async(core.id, address, raw) }
+    };
+    let Some(freed) = slot.free(bytes, owner, free) else {
+        return false;
+    };
+    // If it has not gone to the stock, it goes here, where nothing is borrowed from the device.
+    drop(owner.take());
+    if let Err(error) = freed {
+        lose(core, bytes, error);
+    }
+    true
+}
+
+#[cold]
+#[expect(
+    clippy::boxed_local,
+    reason = "errors are large, and are rarely there to be handed on"
+)]
+fn lose(core: &DeviceCore, bytes: usize, error: Box<RuntimeError>) {
+    core.live.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+    core.park(*error);
+}
+
 impl Reclamation {
     /// With one stream, so that a free always finds one.
     pub(crate) fn new(core: &Arc<DeviceCore>) -> RuntimeResult<Self> {
@@ -84,22 +126,11 @@ impl Reclamation {
             (Some(one), None) if Arc::ptr_eq(one.core(), core) => Some(&**one.slot()),
             _ => None,
         };
-        let freed = own.and_then(|slot| slot.free(bytes, free));
+        let freed = own.and_then(|slot| slot.free(bytes, &mut None, free));
         let freed = freed.unwrap_or_else(|| self.free_after_all(outstanding, bytes, free));
         if let Err(error) = freed {
-            self.lose(bytes, error);
+            lose(core, bytes, error);
         }
-    }
-
-    #[cold]
-    #[expect(
-        clippy::boxed_local,
-        reason = "errors are large, and are rarely there to be handed on"
-    )]
-    fn lose(&self, bytes: usize, error: Box<RuntimeError>) {
-        let leaked = &self.core.live.leaked_bytes;
-        leaked.fetch_add(bytes, Ordering::Relaxed);
-        self.core.park(*error);
     }
 
     /// Frees memory that several streams may use, or one that does not take it.
@@ -115,7 +146,9 @@ impl Reclamation {
         let (needed, _) = needed(unfinished);
         // One may come after all the others.
         let own = match &needed[..] {
-            [one] if Arc::ptr_eq(one.core(), &self.core) => one.slot().free(bytes, &free),
+            [one] if Arc::ptr_eq(one.core(), &self.core) => {
+                one.slot().free(bytes, &mut None, &free)
+            }
             _ => None,
         };
         own.unwrap_or_else(|| self.free_after(&needed, bytes, free))
@@ -144,7 +177,7 @@ impl Reclamation {
                 }
             }
         }
-        let freed = lane.slot.free(bytes, free);
+        let freed = lane.slot.free(bytes, &mut None, free);
         freed.expect("no capture joins a reclamation stream")
     }
 

@@ -11,6 +11,7 @@ use crate::core::{DeviceCore, Held};
 use crate::counters::OrderCounts;
 use crate::node::Scope;
 use crate::primitive::{AtomicBool, AtomicU64, Latch, LatchGuard, Ordering};
+use crate::stock::Stock;
 use crate::timeline::{SlotState, Timeline};
 use cuda_driver::RawStream;
 use parking_lot::RwLock;
@@ -75,6 +76,7 @@ impl Slot {
                 eager: Timeline::new(Scope::Eager, id),
                 captured: None,
                 retired: false,
+                stock: Stock::default(),
             }),
         });
         core.watch(&slot);

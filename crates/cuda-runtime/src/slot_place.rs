@@ -192,6 +192,8 @@ impl Slot {
         if place.event().is_some() || place.is_known_complete() {
             return Ok(None);
         }
+        // A stream that ends then leaves places without an event.
+        self.core.check_poison()?;
         debug_assert!(
             is_tail(&state.eager, place),
             "only a tail can be without an event"

@@ -2,6 +2,8 @@
 
 use crate::capture::Session;
 use crate::completion::Completion;
+use crate::core::DeviceCore;
+use crate::device::Device;
 use crate::handles::Handles;
 use crate::node::Scope;
 use crate::primitive::{Fault, Ordering, faulty};
@@ -81,23 +83,24 @@ impl Slot {
         Ok(())
     }
 
-    /// Queues an allocation of so many bytes by `call`; a completion after it. It waits for nothing but earlier work of the stream, so it
-    /// may join the tail as it is, which costs no event.
+    /// Queues an allocation of so many bytes by `call`; a handle of `device`, from the stock where the stream is leased, and a
+    /// completion after it. It waits for nothing but earlier work of the stream, so it may join the tail as it is, which costs no event.
     ///
-    /// Without the completion, which fails by itself, the memory is allocated all the same: the stream was synchronised then, or
-    /// the device is poisoned.
+    /// When only the completion fails, `abandon` gets what was made: the stream was synchronised then, or the device is poisoned.
     #[inline(always)]
     pub(crate) fn allocate<T>(
         self: &Arc<Self>,
         bytes: usize,
+        device: &Device,
+        leased: bool,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
-    ) -> RuntimeResult<(T, RuntimeResult<Completion>)> {
+        abandon: impl FnOnce(T),
+    ) -> Result<(T, Device, Completion), Box<RuntimeError>> {
         self.core.check()?;
         let mut state = self.lock()?;
         let (timeline, None) = state.active()? else {
-            return Err(RuntimeError::CaptureActive {
-                what: "allocating device memory",
-            });
+            let what = "allocating device memory";
+            return Err(Box::new(RuntimeError::CaptureActive { what }));
         };
         let joins = timeline.open && !timeline.is_dirty();
         if !joins {
@@ -106,19 +109,44 @@ impl Slot {
         }
         let made = self.core.call_in_cleanup(|driver| call(driver, self.raw))?;
         self.memory.add_locked(1, bytes as isize);
-        if self.core.behaviour.synchronize
-            && let Err(error) = self.finish_operation(timeline)
-        {
-            return Ok((made, Err(error)));
+        let placed = match &mut timeline.tail {
+            Some(tail) if joins && !self.core.behaviour.synchronize => {
+                timeline.counts.completions_shared += 1;
+                Ok(tail.share(1).take())
+            }
+            _ => self.place_allocation(timeline, joins),
+        };
+        match placed {
+            Ok(place) => {
+                let device = match leased {
+                    true => state.stock.take(device),
+                    false => device.clone(),
+                };
+                Ok((made, device, place))
+            }
+            Err(error) => {
+                drop(state);
+                abandon(made);
+                Err(error)
+            }
         }
-        let place = match &mut timeline.tail {
+    }
+
+    /// The completion of an allocation that has just been queued.
+    #[inline(never)]
+    fn place_allocation(
+        self: &Arc<Self>,
+        timeline: &mut Timeline,
+        joins: bool,
+    ) -> Result<Completion, Box<RuntimeError>> {
+        self.finish_operation(timeline)?;
+        match &mut timeline.tail {
             Some(tail) if joins => {
                 timeline.counts.completions_shared += 1;
                 Ok(tail.share(1).take())
             }
-            _ => self.place(timeline, None),
-        };
-        Ok((made, place))
+            _ => Ok(self.place(timeline, None)?),
+        }
     }
 
     /// Queues a replay of a graph by `call`, which comes after `last`, the replay before it, by itself: that made so many waits
@@ -158,13 +186,16 @@ impl Slot {
     /// Queues a free of so many bytes by `call`, when nothing but this stream's own work up to here has to come before it. `None` when the
     /// stream can't take it: it captures, or may do so behind Carve's back, or is gone.
     ///
-    /// A free is nothing that anybody waits for: it does not count as work of the stream.
+    /// A free is nothing that anybody waits for: it does not count as work of the stream. `owner`, the handle that the memory had,
+    /// goes to the stock if there is one.
+    #[inline]
     pub(crate) fn free(
         &self,
         bytes: usize,
+        owner: &mut Option<Device>,
         call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
     ) -> Option<Result<(), Box<RuntimeError>>> {
-        let state = match self.lock() {
+        let mut state = match self.lock() {
             Ok(state) => state,
             Err(error) => return Some(Err(Box::new(error))),
         };
@@ -173,10 +204,23 @@ impl Slot {
         }
         self.frees.store(true, Ordering::Release);
         self.memory.add_locked(-1, -(bytes as isize));
+        let lost = LostIfUnwound(&self.core, bytes);
         let freed = self.core.call_in_cleanup(|driver| call(driver, self.raw));
+        std::mem::forget(lost);
+        *owner = owner.take().and_then(|owner| state.stock.put(owner));
         Some(match freed {
             Ok(()) => Ok(()),
             Err(error) => Err(Box::new(error)),
         })
+    }
+}
+
+/// Counts memory as leaked whose free unwinds.
+struct LostIfUnwound<'c>(&'c DeviceCore, usize);
+
+impl Drop for LostIfUnwound<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.count_leak(self.1);
     }
 }

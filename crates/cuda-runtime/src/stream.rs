@@ -66,6 +66,8 @@ impl Last for Lease {
         if device.is_forked() {
             return;
         }
+        let stock = lease.slot.state.lock().stock.close();
+        drop(stock);
         match lease.origin {
             Origin::Pool(pool) => device.pool(pool).give_back(lease),
             Origin::User => device.forgotten().forget(&lease.slot),

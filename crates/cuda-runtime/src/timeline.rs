@@ -6,6 +6,7 @@ use crate::completion::Completion;
 use crate::counted::Sole;
 use crate::counters::OrderCounts;
 use crate::node::{Node, Scope};
+use crate::stock::Stock;
 use crate::{RuntimeError, RuntimeResult};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ pub(crate) struct SlotState {
     pub(crate) captured: Option<Captured>,
     /// The driver's stream is gone, or belongs to the user alone again.
     pub(crate) retired: bool,
+    pub(crate) stock: Stock,
 }
 
 #[derive(Debug)]

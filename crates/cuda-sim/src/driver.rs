@@ -2,7 +2,7 @@
 
 use crate::builder::{Config, Schedule, SimBuilder};
 use crate::core::{Core, Wait, in_host_function};
-use crate::faults::Faults;
+use crate::faults::{Fails, Faults, Unwound};
 use crate::handles::Site;
 use crate::locked::Locked;
 use crate::report::{Finding, Report};
@@ -243,7 +243,11 @@ impl SimDriver {
         if let Some(device) = device {
             sim.device(device)?;
         }
-        if let Some(code) = sim.faults.next(caller.call) {
+        if let Some(failure) = sim.faults.next(caller.call) {
+            let Fails::Returns(code) = failure else {
+                drop(sim);
+                std::panic::resume_unwind(Box::new(Unwound(caller.call)));
+            };
             if let (true, Some(device)) = (code.is_sticky(), device) {
                 sim.lose_device(device, code);
                 self.core().changed.notify_all();

@@ -7,7 +7,7 @@ use cuda_driver::{Call, DeviceId, ErrorCode};
 #[derive(Debug, Default)]
 pub(crate) struct FaultPlan {
     /// Calls until each fails, the failing one included.
-    calls: Vec<(Call, u64, ErrorCode)>,
+    calls: Vec<(Call, u64, Fails)>,
     /// The number of the kernel, counted from the start, whose execution loses its device.
     launch: Option<(u64, ErrorCode)>,
     /// Host functions until one never returns, that one included.
@@ -18,9 +18,20 @@ pub(crate) struct FaultPlan {
     pub(crate) gone: bool,
 }
 
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fails {
+    Returns(ErrorCode),
+    Unwinds,
+}
+
+/// What a call that was told to unwind unwinds with.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwound(pub Call);
+
 impl FaultPlan {
-    /// The error that this call is to return.
-    pub(crate) fn next(&mut self, call: Call) -> Option<ErrorCode> {
+    /// How this call is to fail.
+    pub(crate) fn next(&mut self, call: Call) -> Option<Fails> {
         if self.calls.is_empty() {
             return None;
         }
@@ -93,7 +104,29 @@ impl Faults<'_> {
     /// When `n` is 0.
     pub fn fail_nth(&self, call: Call, n: u64, code: ErrorCode) {
         assert!(n > 0, "calls are counted from 1");
-        self.0.state().faults.calls.push((call, n, code));
+        let failure = Fails::Returns(code);
+        self.0.state().faults.calls.push((call, n, failure));
+    }
+
+    /// The `n`th call of this name from now on unwinds with [`Unwound`] and does nothing, as a driver of somebody's own may that
+    /// has a bug. No message is printed.
+    ///
+    /// ```
+    /// use cuda_driver::{Call, DeviceId, Memory};
+    /// use cuda_sim::{SimDriver, Unwound};
+    ///
+    /// let sim = SimDriver::builder().build();
+    /// sim.faults().unwind_nth(Call::MemAlloc, 1);
+    /// let unwound = std::panic::catch_unwind(|| sim.mem_alloc(DeviceId(0), 4)).unwrap_err();
+    /// assert!(matches!(unwound.downcast_ref(), Some(Unwound(Call::MemAlloc))));
+    /// ```
+    ///
+    /// # Panics
+    /// When `n` is 0.
+    pub fn unwind_nth(&self, call: Call, n: u64) {
+        assert!(n > 0, "calls are counted from 1");
+        let failure = Fails::Unwinds;
+        self.0.state().faults.calls.push((call, n, failure));
     }
 
     /// The `n`th kernel that executes from now on loses its device: every later call there returns `code`.

@@ -118,7 +118,7 @@ pub use builder::{Schedule, SimBuilder};
 pub use checks::Checks;
 pub use driver::SimDriver;
 pub use explore::Failure;
-pub use faults::Faults;
+pub use faults::{Faults, Unwound};
 pub use report::{
     AllocationInfo, Finding, LeakedObject, MemorySpace, MemoryUse, Operation, OperationKind, Report,
 };

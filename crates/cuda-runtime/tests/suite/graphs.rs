@@ -4,6 +4,7 @@ use crate::kit::{Rig, raw, touch};
 use cuda_driver::{Call, CaptureMode, Driver, ErrorCode, GraphUpdate, Pattern};
 use cuda_runtime::{Allocation, Capture, Completion, Graph, RuntimeError, Stream};
 use cuda_sim::SimDriver;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -30,6 +31,28 @@ fn launch<'c>(
 ) -> Completion {
     // SAFETY: the tests keep the memory, and name its uses.
     unsafe { graph.launch_after(stream, before) }.unwrap()
+}
+
+/// So many handles that they can't be counted are refused before anything is launched.
+#[test]
+fn a_launch_for_too_many_does_nothing() {
+    let rig = Rig::new(1);
+    let device = rig.device();
+    let stream = device.streams().acquire().unwrap();
+    let (memory, first) = device.allocate_on(64, &stream).unwrap();
+    let graph = captured(&stream, |_| fill(&stream, &memory, 7, 64));
+    let before = device.call_counts();
+    for handles in [usize::MAX, usize::MAX - 1, 1 << 48] {
+        // SAFETY: nothing is launched.
+        let launch = || unsafe { graph.launch_for(handles, &stream, &first) }.map(drop);
+        assert!(catch_unwind(AssertUnwindSafe(launch)).is_err(), "{handles}");
+    }
+    assert_eq!((device.call_counts() - before).total(), 0);
+    let done = launch(&graph, &stream, &first);
+    drop(graph);
+    memory.reclaim([done]);
+    drop((stream, first, device));
+    rig.finish();
 }
 
 /// The driver orders the replays of one graph, so that none waits for an earlier one, nor for what that came after.

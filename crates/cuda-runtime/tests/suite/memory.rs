@@ -288,6 +288,50 @@ fn objects_keep_their_device_alive_and_the_last_one_ends_it() {
     sim.assert_no_reports();
 }
 
+/// Streams keep handles of the device at hand for the memory that is made and freed there; those of a lease go with it, in whatever
+/// order leases, memory and the device's own handles go.
+#[test]
+fn a_stream_with_handles_at_hand_does_not_keep_its_device() {
+    for order in 0..6 {
+        let sim = SimDriver::builder().build();
+        let driver = sim.as_driver();
+        let runtime = Runtime::builder().driver(driver).streams_per_device(1);
+        let runtime = runtime.build().unwrap();
+        let device = runtime.default_device().clone();
+        // Two leases of the same stream: what is left of the first is none of the second's business.
+        let first = device.streams().acquire().unwrap();
+        let mut early: Vec<_> = (0..100)
+            .map(|_| device.allocate_on(64, &first).unwrap())
+            .collect();
+        let (memory, used) = early.pop().unwrap();
+        memory.reclaim(used);
+        drop(first);
+        let second = device.streams().acquire().unwrap();
+        let (late, late_used) = device.allocate_on(64, &second).unwrap();
+        let (memory, used) = early.pop().unwrap();
+        memory.reclaim(used);
+        assert_eq!(device.alive().allocations, 99);
+        let early = move || {
+            let early = early.into_iter();
+            early.for_each(|(memory, used)| memory.reclaim(used));
+        };
+        let late = move || late.reclaim(late_used);
+        let lease = move || drop(second);
+        drop((runtime, device));
+        match order {
+            0 => (early(), late(), lease()),
+            1 => (early(), lease(), late()),
+            2 => (late(), early(), lease()),
+            3 => (late(), lease(), early()),
+            4 => (lease(), early(), late()),
+            _ => (lease(), late(), early()),
+        };
+        assert!(sim.leak_report().is_empty(), "order {order}");
+        sim.shutdown();
+        sim.assert_no_reports();
+    }
+}
+
 /// Out of memory, a device waits for its frees, gives its spare memory back and asks once more.
 #[test]
 fn running_out_of_memory_is_tried_twice() {

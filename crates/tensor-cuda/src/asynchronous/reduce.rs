@@ -15,70 +15,53 @@ fn left<const N: usize, const M: usize, const R: usize>(
     }))
 }
 
-/// Queues `out` = the sum of `x` over `axes`; `out` has the other dimensions of `x` in their order. Without a value, it becomes a
-/// row-major tensor.
-///
-/// # Errors
-/// [`TensorError::Aliased`](crate::TensorError::Aliased) when `out` is `x`;
-/// [`TensorError::Value`](crate::TensorError::Value) when the executor admits no more operations. What
-/// [`sum`](crate::sum()) returns fails `out`.
-#[track_caller]
-pub fn sum<S: Spawn + ?Sized, T: Number, const N: usize, const M: usize, const R: usize>(
-    executor: &S,
-    out: &Tensor<T, M>,
-    x: &Tensor<T, N>,
-    axes: [usize; R],
-) -> TensorResult<()> {
-    from_one(
-        executor,
-        "sum",
-        out,
-        ("x", x),
-        move |x| left(x, axes),
-        move |on, out, x| crate::sum(on, out, x, axes),
-    )
+macro_rules! over_axes {
+    ($($(#[$doc:meta])+ $name:ident of $number:ident)+) => { $(
+        $(#[$doc])+
+        #[track_caller]
+        pub fn $name<S, T, const N: usize, const M: usize, const R: usize>(
+            executor: &S,
+            out: &Tensor<T, M>,
+            x: &Tensor<T, N>,
+            axes: [usize; R],
+        ) -> TensorResult<()>
+        where
+            S: Spawn + ?Sized,
+            T: $number,
+        {
+            from_one(
+                executor,
+                stringify!($name),
+                out,
+                ("x", x),
+                move |x| left(x, axes),
+                move |on, out, x| crate::$name(on, out, x, axes),
+            )
+        }
+    )+ };
 }
 
-/// Queues `out` = the largest elements of `x` over `axes`; otherwise as [`sum`].
-///
-/// # Errors
-/// As for [`sum`].
-#[track_caller]
-pub fn max<S: Spawn + ?Sized, T: Real, const N: usize, const M: usize, const R: usize>(
-    executor: &S,
-    out: &Tensor<T, M>,
-    x: &Tensor<T, N>,
-    axes: [usize; R],
-) -> TensorResult<()> {
-    from_one(
-        executor,
-        "max",
-        out,
-        ("x", x),
-        move |x| left(x, axes),
-        move |on, out, x| crate::max(on, out, x, axes),
-    )
-}
+over_axes! {
+    /// Queues `out` = the sum of `x` over `axes`; `out` has the other dimensions of `x` in their order. Without a value, it becomes a
+    /// row-major tensor.
+    ///
+    /// # Errors
+    /// [`TensorError::Aliased`](crate::TensorError::Aliased) when `out` is `x`;
+    /// [`TensorError::Value`](crate::TensorError::Value) when the executor admits no more operations. What
+    /// [`sum`](crate::sum()) returns fails `out`.
+    sum of Number
 
-/// Queues `out` = the smallest elements of `x` over `axes`; otherwise as [`sum`].
-///
-/// # Errors
-/// As for [`sum`].
-#[track_caller]
-pub fn min<S: Spawn + ?Sized, T: Real, const N: usize, const M: usize, const R: usize>(
-    executor: &S,
-    out: &Tensor<T, M>,
-    x: &Tensor<T, N>,
-    axes: [usize; R],
-) -> TensorResult<()> {
-    from_one(
-        executor,
-        "min",
-        out,
-        ("x", x),
-        move |x| left(x, axes),
-        move |on, out, x| crate::min(on, out, x, axes),
-    )
+    /// Queues `out` = the largest elements of `x` over `axes`; otherwise as [`sum`].
+    ///
+    /// # Errors
+    /// As for [`sum`].
+    max of Real
+
+    /// Queues `out` = the smallest elements of `x` over `axes`; otherwise as [`sum`].
+    ///
+    /// # Errors
+    /// As for [`sum`].
+    min of Real
 }
 
 /// Queues `out` = a norm of `x` over `axes`, a real number of complex elements too; otherwise as [`sum`].

@@ -2,7 +2,7 @@
 
 use crate::common::{Setup, setup};
 use crate::exact::{C32, C64, Exact};
-use cuda_buffer::{DeviceArena, DeviceData, DeviceSlab};
+use cuda_buffer::{CaptureStep, DeviceArena, DeviceData, DeviceSlab};
 use cuda_driver::Call;
 use cuda_runtime::Runtime;
 use half::{bf16, f16};
@@ -428,5 +428,58 @@ fn complex_elements_at_no_multiple_of_their_size_are_refused() {
     let setup = setup(0);
     check::<C32>(&setup);
     check::<C64>(&setup);
+    setup.finish();
+}
+
+/// Not of this list of cases (ml-explore/mlx#2748): a graph that was given other products by an update computed zeros on some devices,
+/// though the update had succeeded.
+#[test]
+fn a_graph_that_is_captured_anew_computes_its_new_products() {
+    let setup = setup(0);
+    let stream = &setup.stream;
+    // One row or column, as of a product of a matrix and a vector, and more.
+    for [m, n, k] in [[1, 64, 48], [64, 1, 48], [24, 16, 40]] {
+        let new = |extents: [usize; 2], value: f32| {
+            CudaTensor::full(stream, extents, f16::from_f32(value)).unwrap()
+        };
+        let (first, second) = (
+            (new([m, k], 1.0), new([k, n], 0.5)),
+            (new([m, k], 2.0), new([k, n], 0.25)),
+        );
+        let (mut out, mut other) = (new([m, n], 7.0), new([m, n], 9.0));
+        let zero = f16::ZERO;
+        // Both have been computed before.
+        gemm(stream, &mut out, f16::ONE, &first.0, &first.1, zero).unwrap();
+        let mut graph = stream
+            .capture(|_| gemm(stream, &mut out, f16::ONE, &first.0, &first.1, zero))
+            .unwrap();
+        graph.launch(stream).unwrap();
+        let is = |tensor: &CudaTensor<f16, 2>, value: f32| {
+            let found = tensor.to_vec().unwrap();
+            assert!(found.iter().all(|x| x.to_f32() == value), "{found:?}");
+        };
+        is(&out, 0.5 * k as f32);
+        // Other operands, another output, other factors, which the graph has by value.
+        fill(stream, &mut out, f16::from_f32(7.0)).unwrap();
+        stream
+            .recapture(&mut graph, |_| {
+                gemm(
+                    stream,
+                    &mut other,
+                    f16::from_f32(3.0),
+                    &second.0,
+                    &second.1,
+                    zero,
+                )
+            })
+            .unwrap();
+        for _ in 0..2 {
+            fill(stream, &mut other, f16::from_f32(9.0)).unwrap();
+            graph.launch(stream).unwrap();
+            is(&other, 1.5 * k as f32);
+        }
+        is(&out, 7.0);
+        drop(graph);
+    }
     setup.finish();
 }

@@ -65,6 +65,9 @@ pub enum MathMode {
 ///
 /// A batch of which a matrix begins at no multiple of 16 bytes is called one after the other, too: the library needs that of batches of
 /// matrices that lie anywhere.
+///
+/// The library loads a kernel at the first product of a kind. So a product of a kind that no capture had yet is captured once on a thread
+/// of its own, into a graph that is thrown away, before it is captured; [`CublasError::NotCaptured`] where the driver loads none then.
 #[derive(Clone, Copy, Debug)]
 pub struct Cublas {
     library: &'static Library,
