@@ -11,7 +11,7 @@
 //!
 //! `cargo xtask test-gpu --emulated` builds it and runs tensor-cuda's products with it. By hand: the library is `libcublas.so` among the
 //! build outputs; put it into the folder of the emulated driver by the name `libcublas.so.12`. `CARVE_CUBLAS_VERSION` is the version that
-//! it tells, such as `120804`; `CARVE_CUBLAS_FAIL=name:nth:status` has the nth call of a function fail with a status.
+//! it tells, such as `120804`, and else its file's name says; `CARVE_CUBLAS_FAIL=name:nth:status` has the nth call of a function fail with a status.
 //!
 //! Who validates: this interface, and the simulation. Pointers that programs pass are trusted as cuBLAS trusts them.
 //!
@@ -21,7 +21,7 @@
 //! # Modules
 //!
 //! *Interface*: `handles`, `products`, `carve` (what cuBLAS has not). *Behind it*: `export` (how a function is exported), `types`,
-//! `driver` (the functions of the process's `libcuda.so.1`), `handle` (the state), `product` (the checks and the launches), `kernels` (the
+//! `file` (its own), `driver` (the functions of the process's `libcuda.so.1`), `handle` (the state), `product` (the checks and the launches), `kernels` (the
 //! models), `loading` (when they are loaded), `tables` (arrays of pointers); `signatures` is the test of the interface.
 
 #![allow(
@@ -37,6 +37,7 @@
 mod carve;
 mod driver;
 mod export;
+mod file;
 mod handle;
 mod handles;
 mod kernels;

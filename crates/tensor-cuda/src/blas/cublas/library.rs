@@ -41,6 +41,8 @@ pub(super) struct Library {
     pub(super) products: Products32,
     /// Those with 64-bit sizes, where there are any.
     pub(super) wide: Option<Products64>,
+    /// Whether it had been loaded here from another path before: then the loader may know its name from that alone.
+    loaded_before: bool,
     /// Handles that nobody has.
     pub(super) idle: Idle,
     /// Products that can be captured.
@@ -55,10 +57,14 @@ impl Library {
     pub(super) fn at(path: &Path, target: Target) -> Result<&'static Self, CublasError> {
         let place = Place::explicit(path);
         let alone = place.candidates.len() == 1;
-        let mut files = match try_place(&place, target) {
+        let mut again = None;
+        let mut files = match try_place(&place, target, &mut again) {
             Ok(library) => return Ok(library),
             Err(files) => files,
         };
+        if let Some(library) = again {
+            return Ok(library);
+        }
         match alone.then(|| files.pop()).flatten() {
             None => Err(not_found(target, vec![tried(place, files)])),
             Some(file) => Err(file.problem.map_or_else(
@@ -76,13 +82,14 @@ impl Library {
         surroundings: Surroundings<'_>,
         target: Target,
     ) -> Result<&'static Self, CublasError> {
-        let mut all = Vec::new();
+        let (mut all, mut again) = (Vec::new(), None);
         for place in surroundings.places() {
-            let files = match try_place(&place, target) {
+            let files = match try_place(&place, target, &mut again) {
                 Ok(library) => return Ok(library),
                 Err(files) => files,
             };
-            if place.explicit && files.iter().all(|file| file.problem.is_none()) {
+            if place.explicit && again.is_none() && files.iter().all(|file| file.problem.is_none())
+            {
                 // Who names a path wants what is there.
                 return Err(CublasError::Load {
                     path: place.name.into(),
@@ -91,7 +98,7 @@ impl Library {
             }
             all.push(tried(place, files));
         }
-        Err(not_found(target, all))
+        again.ok_or_else(|| not_found(target, all))
     }
 
     fn load(candidate: &Candidate) -> Result<&'static Self, CublasError> {
@@ -117,6 +124,9 @@ impl Library {
         let products = unsafe { Products32::find(address) }.map_err(missing)?;
         // SAFETY: as above.
         let wide = unsafe { Products64::find(address) }.ok();
+        let create = |library: &Handles| library.cublasCreate_v2 as *const ();
+        let same = |known: &&'static Self| create(&known.handles) == create(&handles);
+        let loaded_before = loaded.iter().any(same);
         let library = Box::leak(Box::new(Self {
             name: Box::leak(format!("cuBLAS {version}").into_boxed_str()),
             path: path.clone(),
@@ -124,6 +134,7 @@ impl Library {
             handles,
             products,
             wide,
+            loaded_before,
             idle: Idle::default(),
             trials: Trials::default(),
         }));
@@ -150,13 +161,22 @@ fn not_found(target: Target, tried: Vec<TriedPlace>) -> CublasError {
 }
 
 /// The first library of a place that can be used, or what was looked at. Those that can't be by their names come last, so that they
-/// are not loaded where another one is there.
-fn try_place(place: &Place, target: Target) -> Result<&'static Library, Vec<TriedFile>> {
+/// are not loaded where another one is there. What the loader may know only since another device uses it from elsewhere is noted in
+/// `again`, for the end: a device must not get another version because another one came first.
+fn try_place(
+    place: &Place,
+    target: Target,
+    again: &mut Option<&'static Library>,
+) -> Result<&'static Library, Vec<TriedFile>> {
     let fits = |candidate: &&Candidate| candidate.major.is_none_or(|major| target.takes(major));
     let (fitting, others): (Vec<_>, Vec<_>) = place.candidates.iter().partition(fits);
     let mut files = Vec::new();
     for candidate in fitting.into_iter().chain(others) {
         let problem = match try_candidate(candidate, place.by_loader, target) {
+            Ok(Some(library)) if place.by_loader && library.loaded_before => {
+                again.get_or_insert(library);
+                None
+            }
             Ok(Some(library)) => return Ok(library),
             Ok(None) => None,
             Err(error) => Some(Box::new(error)),

@@ -107,7 +107,7 @@ impl Cublas {
     ///
     /// 1. the path that the environment variable `CARVE_CUBLAS` has, of the library or its folder, and then nothing else; set to
     ///    nothing, cuBLAS is not looked for;
-    /// 2. the loader's path: `LD_LIBRARY_PATH`, what `ldconfig` knows, and what the process has loaded;
+    /// 2. the loader's path: `LD_LIBRARY_PATH`, what `ldconfig` knows, and what other code of the process has loaded;
     /// 3. the folders that `CUDA_HOME`, `CUDA_PATH` and `CONDA_PREFIX` name, `/usr/local/cuda`, and `/usr/local/cuda-*` from the newest on;
     /// 4. Python wheels (`nvidia-cublas`, `nvidia-cublas-cu12`) of the environment that is active, of the `python3` on the path, and of
     ///    the user.

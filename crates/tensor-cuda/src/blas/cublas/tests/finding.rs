@@ -30,9 +30,23 @@ impl Folder {
 
     /// The emulated library once more under this name, which loads apart from the first one and tells this version.
     fn copy(&self, name: &str, version: c_int) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::copy(in_loaders_path("libcublas.so.12"), &path).unwrap();
+        let path = self.plain_copy(name);
         double::tell_version(&path, version);
+        path
+    }
+
+    /// As [`copy`](Self::copy), with the version that the name means. A copy for 13 has that in its own name too, by which the loader
+    /// knows what it has loaded.
+    fn plain_copy(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut bytes = std::fs::read(in_loaders_path("libcublas.so.12")).unwrap();
+        let (old, new) = (b"libcublas.so.12\0", b"libcublas.so.13\0");
+        if name.ends_with("13") {
+            let at = bytes.windows(old.len()).position(|found| found == old);
+            bytes[at.unwrap()..][..new.len()].copy_from_slice(new);
+        }
+        std::fs::write(&path, bytes).unwrap();
         path
     }
 }
@@ -136,17 +150,10 @@ fn devices_of_one_process_use_the_versions_that_they_can() {
         return;
     };
     let folder = Folder::new("apart");
-    for (name, library) in [
-        ("libcuda.so.1", "libcuda.so.1"),
-        ("libcublas.so.12", "libcublas.so.12"),
-    ] {
-        std::os::unix::fs::symlink(in_loaders_path(library), folder.0.join(name)).unwrap();
-    }
-    std::fs::copy(
-        in_loaders_path("libcublas.so.12"),
-        folder.0.join("libcublas.so.13"),
-    )
-    .unwrap();
+    let driver = folder.0.join("libcuda.so.1");
+    std::os::unix::fs::symlink(in_loaders_path("libcuda.so.1"), driver).unwrap();
+    let old = folder.plain_copy("libcublas.so.12");
+    folder.plain_copy("libcublas.so.13");
     let answer = |version: &str, capabilities: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["blas::cublas::tests::finding::child", "--exact"]);
@@ -155,6 +162,7 @@ fn devices_of_one_process_use_the_versions_that_they_can() {
         child.env("CARVE_SIM_DEVICES", "2");
         child.env("CARVE_SIM_VERSION", version);
         child.env("CARVE_SIM_CAPABILITY", capabilities);
+        child.env("VIRTUAL_ENV", folder.0.join("env"));
         let output = child.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let answer = text.lines().find_map(|line| line.split_once("answer: "));
@@ -166,22 +174,26 @@ fn devices_of_one_process_use_the_versions_that_they_can() {
     assert_eq!(answer("12080", "7.0,9.0"), "cuBLAS 12.8.4, cuBLAS 12.8.4");
     assert_eq!(answer("13000", "7.5"), "cuBLAS 13.0.2, cuBLAS 13.0.2");
     // Where the one that is there can't be used, that is an error, and no product by other means.
-    std::fs::remove_file(folder.0.join("libcublas.so.12")).unwrap();
+    std::fs::remove_file(old).unwrap();
     let refused = answer("13000", "6.1,9.0");
     assert!(
         refused.contains("libcublas.so.13 is cuBLAS 13.0.2, which needs compute capability 7.5, and device 0 has 6.1")
             && refused.ends_with(", cuBLAS 13.0.2"),
         "{refused}"
     );
+    // In wheels, which the loader does not look into: that it knows what the first device has loaded makes no choice for the second.
+    std::fs::remove_file(folder.0.join("libcublas.so.13")).unwrap();
+    let packages = "env/lib/python3.12/site-packages/nvidia";
+    folder.plain_copy(&format!("{packages}/cublas/lib/libcublas.so.12"));
+    assert_eq!(answer("13000", "7.0,9.0"), "cuBLAS 12.8.4, cuBLAS 12.8.4");
+    folder.plain_copy(&format!("{packages}/cu13/lib/libcublas.so.13"));
+    assert_eq!(answer("13000", "7.0,9.0"), "cuBLAS 12.8.4, cuBLAS 13.0.2");
+    assert_eq!(answer("13000", "9.0,7.0"), "cuBLAS 13.0.2, cuBLAS 12.8.4");
 }
 
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn child() {
-    // The copy has the other one's name within, by which the loader would take it for that.
-    // SAFETY: the library runs no code when it is opened.
-    let _first = unsafe { libloading::Library::new("libcublas.so.12") };
-    double::tell_version(Path::new("libcublas.so.13"), 130_002);
     let runtime = bare_runtime();
     let answers = runtime.devices().iter().map(|device| {
         let provider = match Blas::of(device).provider() {
