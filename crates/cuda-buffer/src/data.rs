@@ -4,7 +4,7 @@ use crate::access::{ReadAccess, WriteAccess};
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::blocking::{BlockingReadAccess, BlockingWriteAccess};
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
-use crate::rows::{self, Rows};
+use crate::rows::Rows;
 use crate::view::{CudaBufferView, CudaBufferViewMut};
 use crate::{BufferResult, host_copy, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
@@ -92,7 +92,7 @@ pub trait DeviceData {
         src: impl Into<ReadRequest<'s, Self::Element>>,
         stream: &Stream,
     ) -> BufferResult<()> {
-        transfer::copy(stream, self.write(), src.into())
+        transfer::copy(stream, self.write(), src.into(), None)
     }
 
     /// Queues a copy of page-locked memory, or a slice of it, of the same length on `stream`. The memory stays alive and unchanged until
@@ -109,7 +109,7 @@ pub trait DeviceData {
     where
         Self::Element: Pod,
     {
-        transfer::copy_in(stream, self.write(), src.into())
+        transfer::copy_in(stream, self.write(), src.into(), None)
     }
 
     /// Queues a copy to page-locked memory, or a slice of it, of the same length on `stream`.
@@ -125,7 +125,7 @@ pub trait DeviceData {
     where
         Self::Element: Pod,
     {
-        transfer::copy_out(stream, dst.into(), self.read())
+        transfer::copy_out(stream, dst.into(), self.read(), None)
     }
 
     /// Queues a copy of rows of `src` on `stream`: both start with their first row. Elements between the rows are not touched. Where
@@ -159,7 +159,7 @@ pub trait DeviceData {
         rows: Rows,
         stream: &Stream,
     ) -> BufferResult<()> {
-        rows::copy(stream, self.write(), src.into(), rows)
+        transfer::copy(stream, self.write(), src.into(), Some(rows))
     }
 
     /// Queues a copy of rows of page-locked memory, or of a slice of it, on `stream`, as
@@ -177,7 +177,7 @@ pub trait DeviceData {
     where
         Self::Element: Pod,
     {
-        rows::copy_in(stream, self.write(), src.into(), rows)
+        transfer::copy_in(stream, self.write(), src.into(), Some(rows))
     }
 
     /// Queues a copy of rows to page-locked memory, or to a slice of it, on `stream`, as
@@ -195,7 +195,7 @@ pub trait DeviceData {
     where
         Self::Element: Pod,
     {
-        rows::copy_out(stream, dst.into(), self.read(), rows)
+        transfer::copy_out(stream, dst.into(), self.read(), Some(rows))
     }
 
     /// Copies ordinary host memory of the same length, by way of page-locked memory and the device's own transfer

@@ -3,7 +3,7 @@
 
 use crate::BufferResult;
 use crate::acquire::{ReadRequest, WriteRequest};
-use crate::rows::{self, Rows};
+use crate::rows::Rows;
 use crate::staging::Staging;
 use crate::transfer::{copy_in, copy_out, no_bytes, same_length};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -34,10 +34,12 @@ fn send<T: Copy + NoUninit>(
     staging.buffer.host_write()?[..len].copy_from_slice(bytemuck::cast_slice(src));
     let staged = staging.buffer.slice(0..len)?;
     let bytes = WriteRequest::<u8>::new(dst.domain, dst.offset_bytes, dst.len * size_of::<T>());
-    match rows {
-        None => copy_in(&staging.stream, bytes, staged)?,
-        Some(rows) => rows::copy_in(&staging.stream, bytes, staged, rows.in_bytes::<T>())?,
-    }
+    copy_in(
+        &staging.stream,
+        bytes,
+        staged,
+        rows.map(Rows::in_bytes::<T>),
+    )?;
     Ok(Some(staging))
 }
 
@@ -63,10 +65,12 @@ fn fetch<T: Copy + NoUninit>(
     let mut staging = Staging::of(device, len, waits)?;
     let bytes = ReadRequest::<u8>::new(src.domain, src.offset_bytes, src.len * size_of::<T>());
     let staged = staging.buffer.slice_mut(0..len)?;
-    match rows {
-        None => copy_out(&staging.stream, staged, bytes)?,
-        Some(rows) => rows::copy_out(&staging.stream, staged, bytes, rows.in_bytes::<T>())?,
-    }
+    copy_out(
+        &staging.stream,
+        staged,
+        bytes,
+        rows.map(Rows::in_bytes::<T>),
+    )?;
     Ok(Some(staging))
 }
 

@@ -1,13 +1,11 @@
 //! Copies of rows that lie at a distance from one another: parts of matrices.
 
-use crate::OperandName::{Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest};
-use crate::ledger::AccessKind;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
-use crate::transfer::{at, no_bytes, operate, reach, reached, same_length};
+use crate::transfer::{self, no_bytes, same_length};
 use crate::{BufferError, BufferResult, host_copy};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
-use cuda_driver::{CallSite, CopyRows, Driver};
+use cuda_driver::CopyRows;
 use cuda_runtime::Stream;
 
 /// Rows of elements in two places, in each of them at a distance of its own. All is counted in elements.
@@ -28,7 +26,7 @@ const MOST_PITCH_BYTES: usize = i32::MAX as usize;
 
 impl Rows {
     /// The shape in bytes, when both places have room for it; `None` when there is nothing to copy.
-    fn check<T>(self, dst_len: usize, src_len: usize) -> BufferResult<Option<CopyRows>> {
+    pub(crate) fn check<T>(self, dst_len: usize, src_len: usize) -> BufferResult<Option<CopyRows>> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -120,7 +118,7 @@ impl<T: Copy + 'static> WriteRequest<'_, T> {
     where
         T: Pod,
     {
-        copy_in(stream, self, src, rows)
+        transfer::copy_in(stream, self, src, Some(rows))
     }
 
     /// Copies ordinary memory to rows of `width` elements whose starts are `pitch` elements apart, as
@@ -155,7 +153,7 @@ impl<T: Copy + 'static> ReadRequest<'_, T> {
     where
         T: Pod,
     {
-        copy_out(stream, dst, self, rows)
+        transfer::copy_out(stream, dst, self, Some(rows))
     }
 
     /// Copies rows of `width` elements whose starts are `pitch` elements apart to ordinary memory, as
@@ -172,94 +170,4 @@ impl<T: Copy + 'static> ReadRequest<'_, T> {
         let rows = Rows::of_run(dst.len(), width, pitch, false)?;
         host_copy::download(dst, self, Some(rows))
     }
-}
-
-#[track_caller]
-pub(crate) fn copy<T: Copy + 'static>(
-    stream: &Stream,
-    dst: WriteRequest<'_, T>,
-    src: ReadRequest<'_, T>,
-    rows: Rows,
-) -> BufferResult<()> {
-    let _site = CallSite::enter();
-    let (dst_device, src_device) = (dst.domain.device(), src.domain.device());
-    let peers = reach(stream, dst_device, src_device)?;
-    let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
-        return Ok(());
-    };
-    let device = stream.device().id();
-    let (dst_device, src_device) = (dst_device.id(), src_device.id());
-    let to = at(dst.domain, dst.offset_bytes);
-    let from = at(src.domain, src.offset_bytes);
-    let wanted = [
-        (dst.domain, AccessKind::Write),
-        (src.domain, AccessKind::Read),
-    ];
-    let queue = |driver: &dyn Driver, raw| match peers {
-        // SAFETY: all rows lie within their domains, which are different ones: the same would be refused.
-        false => unsafe { driver.copy_rows_device_async(device, to, from, shape, raw) },
-        // SAFETY: as above, each on its own device.
-        true => unsafe {
-            driver.copy_rows_peer_async(device, dst_device, to, src_device, from, shape, raw)
-        },
-    };
-    // SAFETY: `queue` queues that one operation, on the stream it is given.
-    unsafe { operate(stream, wanted, queue) }
-}
-
-#[track_caller]
-pub(crate) fn copy_in<T: Pod>(
-    stream: &Stream,
-    dst: WriteRequest<'_, T>,
-    src: PinnedSlice<'_, T>,
-    rows: Rows,
-) -> BufferResult<()> {
-    let _site = CallSite::enter();
-    let src = src.part();
-    reached(Destination, stream.check_device(dst.domain.device()))?;
-    reached(Source, src.domain.check_reach(stream))?;
-    let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
-        return Ok(());
-    };
-    let device = stream.device().id();
-    let (to, (from, _)) = (at(dst.domain, dst.offset_bytes), src.place());
-    let wanted = [
-        (dst.domain, AccessKind::Write),
-        (src.domain, AccessKind::Read),
-    ];
-    let queue = |driver: &dyn Driver, raw| {
-        // SAFETY: all rows lie within their domains; the ledger of the page-locked memory keeps it alive and unchanged
-        // until the copy is done, and a graph that captures the copy keeps it alive for its replays.
-        unsafe { driver.copy_rows_to_device_async(device, to, from, shape, raw) }
-    };
-    // SAFETY: `queue` queues that one operation, on the stream it is given.
-    unsafe { operate(stream, wanted, queue) }
-}
-
-#[track_caller]
-pub(crate) fn copy_out<T: Pod>(
-    stream: &Stream,
-    dst: PinnedSliceMut<'_, T>,
-    src: ReadRequest<'_, T>,
-    rows: Rows,
-) -> BufferResult<()> {
-    let _site = CallSite::enter();
-    let dst = dst.part();
-    reached(Source, stream.check_device(src.domain.device()))?;
-    reached(Destination, dst.domain.check_reach(stream))?;
-    let Some(shape) = rows.check::<T>(dst.len, src.len)? else {
-        return Ok(());
-    };
-    let device = stream.device().id();
-    let ((to, _), from) = (dst.place(), at(src.domain, src.offset_bytes));
-    let wanted = [
-        (dst.domain, AccessKind::Write),
-        (src.domain, AccessKind::Read),
-    ];
-    let queue = |driver: &dyn Driver, raw| {
-        // SAFETY: as in `copy_in`, with the page-locked memory untouched by the host until the copy is done.
-        unsafe { driver.copy_rows_to_host_async(device, to, from, shape, raw) }
-    };
-    // SAFETY: `queue` queues that one operation, on the stream it is given.
-    unsafe { operate(stream, wanted, queue) }
 }

@@ -5,10 +5,11 @@ use crate::acquire::{ReadRequest, WriteRequest, sort};
 use crate::guard;
 use crate::ledger::AccessKind;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
+use crate::rows::Rows;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{NoUninit, Pod};
-use cuda_driver::{CallSite, CudaResult, DevicePtr, Driver, Pattern, RawStream};
+use cuda_driver::{CallSite, CopyRows, CudaResult, DevicePtr, Driver, Pattern, RawStream};
 use cuda_runtime::{Device, RuntimeResult, Stream};
 use std::panic::Location;
 
@@ -25,7 +26,7 @@ pub(crate) fn no_bytes<T>(len: usize) -> bool {
 }
 
 /// Says which operand it is that the stream can't reach.
-pub(crate) fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()> {
+fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()> {
     checked.map_err(BufferError::of_operand(operand))
 }
 
@@ -53,44 +54,73 @@ pub(crate) fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr
     DevicePtr(domain.address().0 + offset_bytes)
 }
 
+/// What a copy takes to its destination.
+#[derive(Clone, Copy)]
+enum Extent {
+    /// So many bytes in one run.
+    Run(usize),
+    Rows(CopyRows),
+}
+
+impl Extent {
+    /// The rows, or else all elements of two places of one length; `None` when that is nothing.
+    fn of<T>(rows: Option<Rows>, src_len: usize, dst_len: usize) -> BufferResult<Option<Self>> {
+        if let Some(rows) = rows {
+            return Ok(rows.check::<T>(dst_len, src_len)?.map(Self::Rows));
+        }
+        same_length(src_len, dst_len)?;
+        Ok((!no_bytes::<T>(dst_len)).then_some(Self::Run(dst_len * size_of::<T>())))
+    }
+}
+
+/// Queues a copy between two values: of all their elements, or of rows.
 #[track_caller]
 pub(crate) fn copy<T: Copy + 'static>(
     stream: &Stream,
     dst: WriteRequest<'_, T>,
     src: ReadRequest<'_, T>,
+    rows: Option<Rows>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
-    same_length(src.len, dst.len)?;
     let (dst_device, src_device) = (dst.domain.device(), src.domain.device());
     let peers = reach(stream, dst_device, src_device)?;
-    if no_bytes::<T>(dst.len) {
+    let Some(extent) = Extent::of::<T>(rows, src.len, dst.len)? else {
         return Ok(());
-    }
+    };
     let device = stream.device().id();
     let (dst_device, src_device) = (dst_device.id(), src_device.id());
-    let (to, from) = (
-        at(dst.domain, dst.offset_bytes),
-        at(src.domain, src.offset_bytes),
-    );
-    let bytes = dst.len * size_of::<T>();
+    let to = at(dst.domain, dst.offset_bytes);
+    let from = at(src.domain, src.offset_bytes);
+    let queue = |driver: &dyn Driver, raw| match (extent, peers) {
+        (Extent::Run(bytes), false) => {
+            // SAFETY: both ranges lie within their domains, which are different ones: the same would be refused.
+            unsafe { driver.copy_device_async(device, to, from, bytes, raw) }
+        }
+        (Extent::Run(bytes), true) => {
+            // SAFETY: as above, each on its own device.
+            unsafe { driver.copy_peer_async(device, dst_device, to, src_device, from, bytes, raw) }
+        }
+        (Extent::Rows(rows), false) => {
+            // SAFETY: as for a run; that all rows are within was checked.
+            unsafe { driver.copy_rows_device_async(device, to, from, rows, raw) }
+        }
+        (Extent::Rows(rows), true) => {
+            // SAFETY: as above, each on its own device.
+            unsafe {
+                driver.copy_rows_peer_async(device, dst_device, to, src_device, from, rows, raw)
+            }
+        }
+    };
     let wanted = [
         (dst.domain, AccessKind::Write),
         (src.domain, AccessKind::Read),
     ];
-    let queue = |driver: &dyn Driver, raw| match peers {
-        // SAFETY: both ranges lie within their domains, which are different ones: the same would be refused.
-        false => unsafe { driver.copy_device_async(device, to, from, bytes, raw) },
-        // SAFETY: as above, each on its own device.
-        true => unsafe {
-            driver.copy_peer_async(device, dst_device, to, src_device, from, bytes, raw)
-        },
-    };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }
 }
 
 /// Whether a copy is between two devices; one of them has to be the stream's.
-pub(crate) fn reach(stream: &Stream, dst: &Device, src: &Device) -> BufferResult<bool> {
+fn reach(stream: &Stream, dst: &Device, src: &Device) -> BufferResult<bool> {
     let peers = !dst.same(src);
     if peers && stream.device().same(src) {
         reached(Destination, src.check_driver(dst))?;
@@ -101,61 +131,69 @@ pub(crate) fn reach(stream: &Stream, dst: &Device, src: &Device) -> BufferResult
     Ok(peers)
 }
 
+/// Queues a copy from page-locked memory: of all elements, or of rows.
 #[track_caller]
 pub(crate) fn copy_in<T: Pod>(
     stream: &Stream,
     dst: WriteRequest<'_, T>,
     src: PinnedSlice<'_, T>,
+    rows: Option<Rows>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
     let src = src.part();
-    same_length(src.len, dst.len)?;
     reached(Destination, stream.check_device(dst.domain.device()))?;
     reached(Source, src.domain.check_reach(stream))?;
-    if no_bytes::<T>(dst.len) {
+    let Some(extent) = Extent::of::<T>(rows, src.len, dst.len)? else {
         return Ok(());
-    }
+    };
     let device = stream.device().id();
-    let to = at(dst.domain, dst.offset_bytes);
-    let (from, bytes) = src.place();
+    let (to, (from, _)) = (at(dst.domain, dst.offset_bytes), src.place());
+    let queue = |driver: &dyn Driver, raw| match extent {
+        // SAFETY: both ranges lie within their domains; the ledger of the page-locked memory keeps it alive and unchanged
+        // until the copy is done, and a graph that captures the copy keeps it alive for its replays.
+        Extent::Run(bytes) => unsafe { driver.copy_to_device_async(device, to, from, bytes, raw) },
+        // SAFETY: as above; that all rows are within was checked.
+        Extent::Rows(rows) => unsafe {
+            driver.copy_rows_to_device_async(device, to, from, rows, raw)
+        },
+    };
     let wanted = [
         (dst.domain, AccessKind::Write),
         (src.domain, AccessKind::Read),
     ];
-    let queue = |driver: &dyn Driver, raw| {
-        // SAFETY: both ranges lie within their domains; the ledger of the page-locked memory keeps it alive and unchanged
-        // until the copy is done, and a graph that captures the copy keeps it alive for its replays.
-        unsafe { driver.copy_to_device_async(device, to, from, bytes, raw) }
-    };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }
 }
 
+/// Queues a copy to page-locked memory: of all elements, or of rows.
 #[track_caller]
 pub(crate) fn copy_out<T: Pod>(
     stream: &Stream,
     dst: PinnedSliceMut<'_, T>,
     src: ReadRequest<'_, T>,
+    rows: Option<Rows>,
 ) -> BufferResult<()> {
     let _site = CallSite::enter();
     let dst = dst.part();
-    same_length(src.len, dst.len)?;
     reached(Source, stream.check_device(src.domain.device()))?;
     reached(Destination, dst.domain.check_reach(stream))?;
-    if no_bytes::<T>(src.len) {
+    let Some(extent) = Extent::of::<T>(rows, src.len, dst.len)? else {
         return Ok(());
-    }
+    };
     let device = stream.device().id();
-    let (to, bytes) = dst.place();
-    let from = at(src.domain, src.offset_bytes);
+    let ((to, _), from) = (dst.place(), at(src.domain, src.offset_bytes));
+    let queue = |driver: &dyn Driver, raw| match extent {
+        // SAFETY: as in `copy_in`, with the page-locked memory untouched by the host until the copy is done.
+        Extent::Run(bytes) => unsafe { driver.copy_to_host_async(device, to, from, bytes, raw) },
+        // SAFETY: as above; that all rows are within was checked.
+        Extent::Rows(rows) => unsafe {
+            driver.copy_rows_to_host_async(device, to, from, rows, raw)
+        },
+    };
     let wanted = [
         (dst.domain, AccessKind::Write),
         (src.domain, AccessKind::Read),
     ];
-    let queue = |driver: &dyn Driver, raw| {
-        // SAFETY: as in `copy_in`, with the page-locked memory untouched by the host until the copy is done.
-        unsafe { driver.copy_to_host_async(device, to, from, bytes, raw) }
-    };
     // SAFETY: `queue` queues that one operation, on the stream it is given.
     unsafe { operate(stream, wanted, queue) }
 }
@@ -230,7 +268,7 @@ impl<T: Copy + 'static> WriteRequest<'_, T> {
     /// As there.
     #[track_caller]
     pub fn copy_from(self, src: ReadRequest<'_, T>, stream: &Stream) -> BufferResult<()> {
-        copy(stream, self, src)
+        copy(stream, self, src, None)
     }
 
     /// As [`DeviceData::copy_from_pinned`](crate::DeviceData::copy_from_pinned).
@@ -242,7 +280,7 @@ impl<T: Copy + 'static> WriteRequest<'_, T> {
     where
         T: Pod,
     {
-        copy_in(stream, self, src)
+        copy_in(stream, self, src, None)
     }
 
     /// As [`DeviceData::copy_from_slice`](crate::DeviceData::copy_from_slice).
@@ -269,7 +307,7 @@ impl<T: Copy + 'static> ReadRequest<'_, T> {
     where
         T: Pod,
     {
-        copy_out(stream, dst, self)
+        copy_out(stream, dst, self, None)
     }
 
     /// As [`DeviceData::copy_to_slice`](crate::DeviceData::copy_to_slice).
