@@ -8,6 +8,7 @@ use cuda_buffer::{
 };
 use cuda_driver::{Call, Driver};
 use cuda_runtime::RuntimeError;
+use cuda_sim::SimDriver;
 use space_core::{AllocError, Space, Undef, with_space};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -130,6 +131,48 @@ fn case_18_allocating_in_a_capture_is_refused_and_replays_do_not_grow() {
     rig.finish();
 }
 
+/// Case 18: on whatever stream the memory would be allocated, and where there are no pools, too.
+#[test]
+fn case_18_no_kind_of_allocation_is_made_in_a_capture() {
+    for pools in [true, false] {
+        let rig = Rig::new(SimDriver::builder().pools(pools), 2);
+        let device = rig.device();
+        let [s, t] = rig.streams();
+        let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+        let before = rig.sim.counters().snapshot();
+        let graph = s
+            .capture(|_| {
+                for refused in [
+                    CudaBuffer::<u32>::new(&device, N),
+                    CudaBuffer::new_on(&s, N),
+                    CudaBuffer::new_on(&t, N),
+                ] {
+                    assert!(
+                        matches!(
+                            refused,
+                            Err(BufferError::Runtime(RuntimeError::CaptureActive { .. }))
+                        ),
+                        "{refused:?}"
+                    );
+                }
+                x.fill(&s, 1)
+            })
+            .unwrap();
+        let made = rig.sim.counters().snapshot() - before;
+        assert_eq!(
+            (
+                made.of(Call::MemAlloc),
+                made.of(Call::MemAllocFromPoolAsync)
+            ),
+            (0, 0)
+        );
+        graph.launch(&s).unwrap();
+        assert_eq!(x.to_vec().unwrap(), [1; N]);
+        drop((x, graph, device, s, t));
+        rig.finish();
+    }
+}
+
 /// Case 18: handles may go before the graph or after it; the slab is freed once, with the last of both.
 #[test]
 fn case_18_the_slab_is_freed_once_in_any_order_of_drops() {
@@ -248,7 +291,7 @@ fn a_kernel_that_was_never_launched_is_captured() {
 /// One failed operation dooms a capture: no graph with a hole. Drivers before CUDA 12.4 load kernels by launches alone.
 #[test]
 fn a_kernel_that_is_not_loaded_dooms_the_capture() {
-    let rig = Rig::new(cuda_sim::SimDriver::builder().function_load(false), 1);
+    let rig = Rig::new(SimDriver::builder().function_load(false), 1);
     let device = rig.device();
     let [s] = rig.streams();
     let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
