@@ -8,7 +8,7 @@ use crate::guard::Acquired;
 use crate::ledger::{AccessKind, Holder, Ledger, Predecessors, Token};
 use crate::primitive::{Fault, faulty};
 use crate::{AccessError, BufferError};
-use cuda_runtime::{Completion, Homed, Standing, Stream, StreamId, current_session};
+use cuda_runtime::{Completion, Homed, OnUnwind, Standing, Stream, StreamId, current_session};
 use std::mem;
 use std::panic::Location;
 
@@ -66,7 +66,10 @@ pub(crate) fn order<'d>(
             ahead.leave();
             return Ok(timeline);
         }
-        return match ahead.wait() {
+        let called_off = OnUnwind::new(|| acquired.call_off(wanted.clone()));
+        let waited = ahead.wait();
+        called_off.disarm();
+        return match waited {
             Ok(()) => Ok(timeline),
             Err(error) => {
                 acquired.call_off(wanted);

@@ -349,46 +349,80 @@ impl Graph {
             .check_device(self.device())
             .map_err(BufferError::of_operand(OperandName::Graph))?;
         self.device().check_poison()?;
-        let mut launching = self.launching.lock();
-        let Launching { held, before } = &mut *launching;
         let arenas = self.arenas.iter().filter(|_| !faulty(Fault::NoTurns));
+        let mut launching = self.launching.lock();
         let _turns: SmallVec<[MutexGuard<'_, ()>; 2]> =
             arenas.map(|arena| arena.turn.lock()).collect();
-        let holder = Holder {
-            stream: Some(stream.id()),
-            since,
+        let mut replay = Replay {
+            graph: self,
+            stream,
+            launching: &mut launching,
         };
-        let begun = self.accesses.iter().try_for_each(|access| {
-            let kind = access.kind;
-            let token = Token { kind, holder };
-            held.push(access.begin(&self.accesses, token, before)?);
-            Ok(())
-        });
-        let launched = begun.and_then(|()| {
-            // SAFETY: `accesses` are the values that the nodes touch; this graph keeps them alive, `before` has everything
-            // that their ledgers name, and the tokens exclude others until the replay's completion is published.
-            let done = unsafe {
-                let handles = self.accesses.len();
-                self.graph.launch_for(handles, stream, before.iter())?
-            };
-            Ok(done)
-        });
-        let poisoned = self.device().is_poisoned();
-        let (mut done, result) = match launched {
+        let (done, result) = match replay.queue(since) {
             Ok(done) => (Some(done), Ok(())),
             Err(error) => (None, Err(error)),
         };
+        replay.end(done);
+        std::mem::forget(replay);
+        result
+    }
+}
+
+/// A replay on its way. Its tokens are back at its end.
+struct Replay<'l> {
+    graph: &'l Graph,
+    stream: &'l Stream,
+    launching: &'l mut Launching,
+}
+
+impl Replay<'_> {
+    /// Takes the tokens, and queues it.
+    #[inline(always)]
+    fn queue(&mut self, since: &'static Location<'static>) -> BufferResult<Handles> {
+        let Launching { held, before } = &mut *self.launching;
+        let accesses = &self.graph.accesses;
+        let holder = Holder {
+            stream: Some(self.stream.id()),
+            since,
+        };
+        for access in accesses {
+            let kind = access.kind;
+            let token = Token { kind, holder };
+            held.push(access.begin(accesses, token, before)?);
+        }
+        let graph = &self.graph.graph;
+        // SAFETY: `accesses` are the values that the nodes touch; the graph keeps them alive, `before` has everything
+        // that their ledgers name, and the tokens exclude others until the replay's completion is published.
+        let done = unsafe { graph.launch_for(accesses.len(), self.stream, before.iter()) };
+        Ok(done?)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, mut done: Option<Handles>) {
+        let poisoned = self.graph.device().is_poisoned();
+        let Launching { held, before } = &mut *self.launching;
         let mut spent = Spent::default();
         before
             .drain(..)
             .for_each(|earlier| spent.completion(earlier));
-        for (access, token) in self.accesses.iter().zip(held.drain(..)) {
+        for (access, token) in self.graph.accesses.iter().zip(held.drain(..)) {
             match poisoned {
                 false => access.end(token, done.as_mut().map(Handles::take), &mut spent),
                 true => access.abandon(token),
             }
         }
-        result
+    }
+}
+
+impl Drop for Replay<'_> {
+    /// A call has unwound. Something may have been queued by then.
+    #[cold]
+    fn drop(&mut self) {
+        let done = self.stream.record_for(self.graph.accesses.len());
+        if let Err(error) = &done {
+            self.stream.device().park(error.clone());
+        }
+        self.end(done.ok());
     }
 }
 

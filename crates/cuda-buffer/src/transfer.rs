@@ -10,7 +10,7 @@ use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{NoUninit, Pod};
 use cuda_driver::{CallSite, CopyRows, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::{Device, RuntimeResult, Stream};
+use cuda_runtime::{Device, OnUnwind, RuntimeResult, Stream};
 use std::panic::Location;
 
 pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
@@ -44,8 +44,15 @@ pub(crate) unsafe fn operate<const N: usize>(
     let mut wanted = wanted;
     sort(&mut wanted);
     let acquired = guard::acquire(&wanted, stream, since)?;
+    // Something may have been queued by then. What the end of the accesses meets is told by the next checked call.
+    let ended = OnUnwind::new(|| {
+        if let Err(error) = acquired.end(&wanted, Ok(())) {
+            stream.device().park(error);
+        }
+    });
     // SAFETY: the caller's promise; the tokens order the operation with every other use of the memory.
     let queued = unsafe { stream.enqueue(operation) };
+    ended.disarm();
     Ok(acquired.end(&wanted, queued)?)
 }
 

@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::gate::GlobalCapture;
 use crate::graph::Graph;
 use crate::stream::Stream;
+use crate::unwound::OnUnwind;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{
     CallSite, CaptureMode, CaptureStatus, Driver, EventFlags, GraphUpdate, RawEvent, RawGraph,
@@ -229,12 +230,14 @@ impl Capture {
     #[track_caller]
     pub fn end(mut self) -> RuntimeResult<Captured> {
         let _site = CallSite::enter();
-        let session = self.session.take().expect("ended once");
+        // What unwinds on the way is discarded, as when this drops.
+        let session = self.session().clone();
         let failure = session.failure.borrow().clone();
         let result = match failure {
             Some(first) => Err(first),
             None => join_back(&session).and_then(|()| finish(&session)),
         };
+        self.session = None;
         close(&session, result.is_ok());
         let attachment = session.attachment.borrow_mut().take();
         result.map(|graph| Captured { graph, attachment })
@@ -248,7 +251,7 @@ impl Capture {
     #[track_caller]
     pub fn end_into(mut self, graph: &mut Graph) -> RuntimeResult<Recaptured> {
         let _site = CallSite::enter();
-        let session = self.session.take().expect("ended once");
+        let session = self.session().clone();
         let failure = session.failure.borrow().clone();
         let result = match failure {
             Some(first) => Err(first),
@@ -257,6 +260,7 @@ impl Capture {
                 .and_then(|()| join_back(&session))
                 .and_then(|()| finish_into(&session, graph)),
         };
+        self.session = None;
         close(&session, result.is_ok());
         let attachment = session.attachment.borrow_mut().take();
         result.map(|update| Recaptured { update, attachment })
@@ -320,7 +324,9 @@ fn with_graph<T>(
     // After an error `close` asks the driver whether the capture is over.
     let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw))?;
     session.streams.borrow()[0].slot().leave_capture();
+    let thrown_away = OnUnwind::new(|| throw_away(core, graph));
     let used = using(core, graph);
+    thrown_away.disarm();
     let source = (used.is_ok() && session.keeps_source.get()).then_some(graph);
     let destroyed = match source {
         Some(_) => Ok(()),
@@ -377,21 +383,23 @@ fn discard(session: &Session, origin: &Stream) {
     });
     match ended {
         Ok(None) => {}
-        Ok(Some(graph)) => {
-            // SAFETY: the handle is known here alone.
-            let gone =
-                core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
-            if let Err(error) = gone {
-                core.park(error);
-            }
-        }
+        Ok(Some(graph)) => throw_away(core, graph),
         // Whatever is queued there from now on would be captured instead of run.
         Err(RuntimeError::Driver(error)) => core.poison(error),
         Err(_) => {}
     }
 }
 
-/// Leaves every stream of the session usable and forgets the session.
+/// Destroys a graph that the caller alone knows, and uses no more.
+fn throw_away(core: &DeviceCore, graph: RawGraph) {
+    // SAFETY: nobody else knows the handle.
+    let gone = core.call_in_cleanup(|driver| unsafe { driver.graph_destroy(core.id, graph) });
+    if let Err(error) = gone {
+        core.park(error);
+    }
+}
+
+/// Leaves every stream of the session usable and forgets the session, also when the driver unwinds on the way.
 fn close(session: &Session, ended: bool) {
     let core = session.core();
     if core.is_elsewhere() {
@@ -401,24 +409,34 @@ fn close(session: &Session, ended: bool) {
         return;
     }
     let origin = session.streams.borrow().first().cloned();
+    let left = Leaving(session);
     if let Some(origin) = origin
         && !ended
         && origin.slot().is_capturing()
     {
         discard(session, &origin);
     }
-    let streams = session.streams.take();
-    for stream in &streams {
-        stream.slot().leave_capture();
-    }
+    drop(left);
     for event in session.events.take() {
         core.destroy_event(event);
     }
-    OPEN.set(false);
-    drop(session.global.take());
-    // At the end of a thread the place is gone; what it held is this session.
-    let _ = CURRENT.try_with(|current| drop(current.0.take()));
-    core.capture_closed();
+}
+
+/// A session that is left when this drops.
+struct Leaving<'s>(&'s Session);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let Self(session) = self;
+        for stream in &session.streams.take() {
+            stream.slot().leave_capture();
+        }
+        OPEN.set(false);
+        drop(session.global.take());
+        // At the end of a thread the place is gone; what it held is this session.
+        let _ = CURRENT.try_with(|current| drop(current.0.take()));
+        session.core().capture_closed();
+    }
 }
 
 impl Drop for Capture {

@@ -7,6 +7,7 @@ use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave, HostAddress};
 use crate::primitive::Mutex;
+use crate::unwound::OnUnwind;
 use cuda_driver::{CallSite, Driver, ErrorCode};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
@@ -140,8 +141,10 @@ impl Device {
         let outstanding: SmallVec<[Completion; 4]> = outstanding.into_iter().collect();
         let idle = outstanding.iter().all(Completion::is_known_complete);
         if idle && core.open_captures() == 0 && capture::refuse("").is_ok() {
+            let lost = OnUnwind::new(|| core.count_leak(bytes));
             // SAFETY: the caller's promise, and all uses are over.
             let freed = unsafe { core.free_host(address, bytes) };
+            lost.disarm();
             if let Err(error) = freed {
                 core.count_leak(bytes);
                 core.park(error);

@@ -47,7 +47,7 @@
 //! `memory` allocates, `reclaim` frees in the order of streams and `late_frees` on a thread, `transfers` are a device's own streams, `adopted` ends those of the user's, `host_memory` is page-locked, and so is what others own and `registered`;
 //! `module` loads kernels, `provider` keeps what layers above need per device; [`Capture`], [`Session`] and [`Graph`] capture, and `gate` keeps other calls from disturbing that; `counters` counts; `fork` tells a child process; `core` holds what all objects
 //! of a device share; `latch` is the lock of streams, [`Homed`] (`homed`) that of ledgers, `counted` counts references to values whose memory is used again ([`Counted`]), several at a time for [`Handles`] (`handles`) and for the `stock` of a stream;
-//! `primitive` is what loom replaces.
+//! `unwound` ([`OnUnwind`]) puts right what a call leaves that unwinds, and `primitive` is what loom replaces.
 
 mod adopted;
 mod capture;
@@ -93,6 +93,7 @@ mod stream;
 mod stream_pool;
 mod timeline;
 mod transfers;
+mod unwound;
 
 pub use capture::{
     Capture, Captured, Recaptured, Session, current as current_session, refuse as refuse_in_capture,
@@ -117,3 +118,4 @@ pub use slot_host::Synchronized;
 pub use standing::Standing;
 pub use stream::Stream;
 pub use stream_pool::{AcquireAfter, AcquireStream, AcquireStreams, StreamPool};
+pub use unwound::OnUnwind;

@@ -10,6 +10,7 @@ use crate::timeline::{Captured, SlotState, Timeline};
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
 use parking_lot::RwLockWriteGuard;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -62,10 +63,15 @@ impl Slot {
         self.prepare_capture(&mut state)?;
         let timeline = self.enter_capture(&mut state, session.number());
         // This wait is what makes the driver capture the stream.
-        let joined = self.wait_in(timeline, Some(session), fork).map(drop);
-        if joined.is_err() {
+        let wait = || self.wait_in(timeline, Some(session), fork).map(drop);
+        let joined = catch_unwind(AssertUnwindSafe(wait));
+        if !matches!(joined, Ok(Ok(()))) {
             self.leave_capture_in(&mut state);
         }
+        let joined = joined.unwrap_or_else(|panic| {
+            drop(state);
+            resume_unwind(panic)
+        });
         doom(Some(session), &joined);
         joined
     }

@@ -2,13 +2,13 @@
 
 use crate::capture::Session;
 use crate::completion::Completion;
-use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::handles::Handles;
 use crate::node::Scope;
 use crate::primitive::{Fault, Ordering, faulty};
 use crate::slot::{Slot, doom};
 use crate::timeline::{SlotState, Timeline};
+use crate::unwound::OnUnwind;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::{CudaResult, Driver, RawStream};
 use std::sync::Arc;
@@ -204,23 +204,13 @@ impl Slot {
         }
         self.frees.store(true, Ordering::Release);
         self.memory.add_locked(-1, -(bytes as isize));
-        let lost = LostIfUnwound(&self.core, bytes);
+        let lost = OnUnwind::new(|| self.core.count_leak(bytes));
         let freed = self.core.call_in_cleanup(|driver| call(driver, self.raw));
-        std::mem::forget(lost);
+        lost.disarm();
         *owner = owner.take().and_then(|owner| state.stock.put(owner));
         Some(match freed {
             Ok(()) => Ok(()),
             Err(error) => Err(Box::new(error)),
         })
-    }
-}
-
-/// Counts memory as leaked whose free unwinds.
-struct LostIfUnwound<'c>(&'c DeviceCore, usize);
-
-impl Drop for LostIfUnwound<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        self.0.count_leak(self.1);
     }
 }

@@ -9,8 +9,9 @@ use cuda_buffer::{
 };
 use cuda_driver::{Call, CallCounts, Driver, ErrorCode};
 use cuda_runtime::{Device, Runtime, RuntimeError, Stream};
-use cuda_sim::SimDriver;
+use cuda_sim::{SimDriver, Unwound};
 use space_core::{Space, Undef};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// What lives through a failure, and must be usable after it.
@@ -233,6 +234,25 @@ fn finish_after(rig: Rig, fixture: Fixture, call: Call) {
     sim.assert_no_reports();
 }
 
+/// A call that unwinds has done nothing: what the program had is as it was, and what only the driver could give back is lost and
+/// counted.
+fn unwind_once(pools: bool, call: Call, n: u64) {
+    let rig = simulation(pools);
+    let mut fixture = Fixture::new(&rig).unwrap();
+    rig.sim.faults().unwind_nth(call, n);
+    let run = catch_unwind(AssertUnwindSafe(|| fixture.scenario()));
+    let fired = rig.sim.faults().clear() == 0;
+    match run {
+        Ok(result) => assert!(result.is_ok() || fired, "{result:?}"),
+        Err(panic) => assert!(panic.is::<Unwound>(), "another panic"),
+    }
+    let _ = fixture.device.check();
+    assert!(!fixture.device.is_poisoned());
+    fixture.assert_free().unwrap();
+    fixture.scenario().unwrap();
+    finish_after(rig, fixture, call);
+}
+
 /// Every call of a poisoned device returns the first error, and drops are silent.
 fn finish_poisoned(rig: Rig, mut fixture: Fixture, code: ErrorCode) {
     let poisoned = |error: &RuntimeError| matches!(error, RuntimeError::Poisoned { first, .. } if first.code == code);
@@ -325,6 +345,12 @@ fn any_call_may_fail_once() {
 fn any_call_may_fail_once_without_pools() {
     let swept = sweep(false, fail_once);
     assert!(swept > 80, "only {swept} calls");
+}
+
+#[test]
+fn any_call_may_unwind_once() {
+    sweep(true, unwind_once);
+    sweep(false, unwind_once);
 }
 
 #[test]
