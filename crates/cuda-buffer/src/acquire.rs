@@ -239,6 +239,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Takes the tokens, in order of identity, and orders the stream; the timeline that the accesses are ordered on.
+#[inline(never)]
 fn order(
     wanted: &mut [(&Domain, AccessKind)],
     stream: &Stream,

@@ -16,7 +16,7 @@ use std::panic::Location;
 ///
 /// In a capture the tokens are of the capture's own ledgers: the domains' are untouched. Errors are large, and are rarely
 /// there to be handed on.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn order<'d>(
     wanted: impl Iterator<Item = (&'d Domain, AccessKind)> + Clone,
     stream: &Stream,

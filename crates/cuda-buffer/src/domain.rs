@@ -287,6 +287,7 @@ impl Domain {
     }
 
     /// Takes a token, and shows what must come first to `before`. The ledger is open, and the thread has no stream's lock.
+    #[inline(always)]
     pub(crate) fn begin(
         &self,
         token: Token,
@@ -301,6 +302,7 @@ impl Domain {
     }
 
     /// As [`end`](Self::end), among several: what is replaced is spent.
+    #[inline(always)]
     pub(crate) fn end_with(&self, token: Token, done: Option<Completion>, spent: &mut Spent) {
         self.with_ledger(|ledger| ledger.end(token, done, spent));
     }
@@ -323,6 +325,7 @@ impl Domain {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn with_ledger<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
         match self {
             Self::Owned(owned) => f(&mut owned.ledger.lock()),

@@ -3,11 +3,11 @@
 //! This is what every operation of a program goes through. Guards are small and their parts are handed on one by one: what is
 //! copied as a whole a moment after it was written costs more than the locks.
 
-use crate::BufferResult;
 use crate::ahead::order;
 use crate::domain::Domain;
 use crate::ending::{Ending, end, session_of};
 use crate::ledger::{AccessKind, Holder};
+use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
 use cuda_runtime::{RuntimeResult, Stream, StreamId, Streams};
 use std::mem::ManuallyDrop;
@@ -49,16 +49,25 @@ pub struct Grants<'s> {
 
 /// Acquires several accesses on `stream`, all or none. `wanted` is in order of the domains' identity, so that of two
 /// threads that want the same ones, one gets all.
-#[inline]
+#[inline(always)]
 pub(crate) fn acquire<'s>(
     wanted: &[(&Domain, AccessKind)],
     stream: &'s Stream,
     since: &'static Location<'static>,
 ) -> BufferResult<Acquired<'s>> {
-    match order(wanted.iter().copied(), stream, since) {
+    match order_listed(wanted, stream, since) {
         Ok(timeline) => Ok(Acquired::new(stream, timeline, since)),
         Err(error) => Err(*error),
     }
+}
+
+#[inline(never)]
+fn order_listed(
+    wanted: &[(&Domain, AccessKind)],
+    stream: &Stream,
+    since: &'static Location<'static>,
+) -> Result<StreamId, Box<BufferError>> {
+    order(wanted.iter().copied(), stream, since)
 }
 
 /// As [`acquire`], of accesses that are nowhere together.

@@ -2,7 +2,7 @@
 //!
 //! While it is *at home* on a stream, it is guarded by that stream's lock, which an operation on the stream takes anyway: so it costs
 //! no lock of its own. Otherwise a latch guards it. Whoever comes to it another way than by its home first makes it leave,
-//! under both locks; a stream that came to it several times in a row, alone, becomes its home.
+//! under both locks; a stream that came to it several times in a row, alone, becomes its home; more times the more often it has left.
 //!
 //! | `home` | who gets at the value | changed by |
 //! |---|---|---|
@@ -21,8 +21,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Visits in a row, by one stream alone, after which it becomes the home.
-const SETTLES: u32 = if cfg!(loom) { 1 } else { 4 };
+/// Visits in a row, by one stream alone, after which it becomes the home: at first, and of a value that leaves again and again.
+const SETTLES: (u32, u32) = if cfg!(loom) { (1, 1) } else { (4, 256) };
 
 /// A value that is guarded by a latch, or by the lock of the stream that it is at home on.
 ///
@@ -69,8 +69,9 @@ struct Visits {
     home: Option<Arc<Slot>>,
     /// Number of the stream that came last; 0 for none.
     last: u64,
-    /// How often it came in a row.
+    /// How often it came in a row, and how often it has to, to become the home.
     times: u32,
+    settles: u32,
 }
 
 /// Access to a value that is not at home, which is held until this drops.
@@ -96,6 +97,7 @@ impl<T> Homed<T> {
                 home: None,
                 last: 0,
                 times: 0,
+                settles: SETTLES.0,
             }),
             #[cfg(loom)]
             witness: loom::cell::UnsafeCell::new(()),
@@ -110,15 +112,23 @@ impl<T> Homed<T> {
     }
 
     /// Access from anywhere; the value leaves its home. The calling thread holds no stream's lock: it has no [`Standing`].
+    #[inline]
     pub fn lock(&self) -> HomedGuard<'_, T> {
-        loop {
-            let visits = self.latch.lock();
-            let Some(slot) = visits.home.clone() else {
-                return self.guard(visits);
-            };
+        let visits = self.latch.lock();
+        match visits.home.is_none() {
+            true => self.guard(visits),
+            false => self.lock_away(visits),
+        }
+    }
+
+    #[cold]
+    fn lock_away<'h>(&'h self, mut visits: LatchGuard<'h, Visits>) -> HomedGuard<'h, T> {
+        while let Some(slot) = visits.home.clone() {
             drop(visits);
             self.leave(&slot);
+            visits = self.latch.lock();
         }
+        self.guard(visits)
     }
 
     /// Whether the value is at home on that stream, unless that changes meanwhile.
@@ -150,6 +160,7 @@ impl<T> Homed<T> {
         {
             self.home.store(0, Ordering::Relaxed);
             (visits.home, visits.last, visits.times) = (None, 0, 0);
+            visits.settles = SETTLES.1.min(4 * visits.settles);
         }
         drop((visits, state));
     }
@@ -208,7 +219,7 @@ impl Standing<'_> {
             (visits.last, visits.times) = (number, 0);
         }
         visits.times += u32::from(alone);
-        if visits.times >= SETTLES {
+        if visits.times >= visits.settles {
             visits.home = Some(self.slot().clone());
             homed.home.store(number, Ordering::Relaxed);
         }

@@ -9,6 +9,7 @@ use crate::node::{Node, Scope};
 use crate::stock::Stock;
 use crate::{RuntimeError, RuntimeResult};
 use smallvec::SmallVec;
+use std::mem;
 use std::rc::Rc;
 use std::thread::ThreadId;
 
@@ -74,22 +75,23 @@ impl Timeline {
     ///
     /// With it a stream whose results stay few takes and gives back no node of the device.
     pub(crate) fn spare_node(&mut self) -> Option<Sole<Node>> {
-        let last = self.tail.take()?;
+        let mut last = self.tail.take()?;
         if self.scope != Scope::Eager {
             return None;
         }
-        let last = match last.into_sole() {
-            Ok(node) => return Some(node),
-            Err(last) => last,
-        };
-        let mut earlier = self.earlier.iter_mut();
-        let Some(sole) = earlier.find_map(|place| place.is_sole().then_some(place)) else {
-            if self.earlier.len() < EARLIER {
-                self.earlier.push(last);
+        // Mostly those who shared the latest place still do, and those of the one before have given it up.
+        if last.is_sole() {
+            return last.into_sole().ok();
+        }
+        for place in &mut self.earlier {
+            if place.is_sole() {
+                return mem::replace(place, last).into_sole().ok();
             }
-            return None;
-        };
-        std::mem::replace(sole, last).into_sole().ok()
+        }
+        if self.earlier.len() < EARLIER {
+            self.earlier.push(last);
+        }
+        None
     }
 
     /// Notes that later work comes after `completion` by itself, and that this made so many waits needless.
