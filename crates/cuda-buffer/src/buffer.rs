@@ -118,12 +118,15 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     }
 
     /// The latest write that was published, unless it is known to be done: what another stream would wait for. `None` also for
-    /// memory that several streams used before it became this buffer.
+    /// memory that several streams used before it became this buffer, and in a child process.
     ///
     /// Whoever keeps it makes its stream record an event once it gets more to do.
     #[must_use]
     pub fn last_write(&self) -> Option<Completion> {
-        self.domain.with_ledger(|ledger| ledger.last_write())
+        match self.device().is_forked() {
+            true => None,
+            false => self.domain.with_ledger(|ledger| ledger.last_write()),
+        }
     }
 
     fn published(&self) -> BufferResult<Predecessors> {

@@ -111,6 +111,35 @@ fn values_and_guards_end_without_a_lock() {
     drop((locked, retiring, pooling));
 }
 
+/// The ledger is at home on a stream that another thread of the parent has at that moment.
+#[test]
+fn ledgers_at_home_are_left_there() {
+    let (_runtime, device, stream) = rig();
+    let other = device.streams().acquire().unwrap();
+    let new = || {
+        let mut buffer = CudaBuffer::<u32>::new_on(&stream, 4).unwrap();
+        while !owned(buffer.domain()).ledger.is_home_of(stream.id()) {
+            buffer.fill(&stream, 1).unwrap();
+        }
+        buffer
+    };
+    let [buffer, mut written, whole] = [(); 3].map(|()| new());
+    let read = buffer.read_synchronized_with(&stream).unwrap();
+    let write = written.write_synchronized_with(&stream).unwrap();
+    let locked = stream.standing().unwrap();
+    let (kept, other) = (&buffer, &other);
+    in_child(move || {
+        drop((read, write));
+        assert!(kept.last_write().is_none());
+        told(kept.synchronize());
+        told(kept.to_vec());
+        told(kept.blocking_read_access());
+        told(kept.read_synchronized_with(other));
+        told(PartitionedCudaBuffer::new(whole, &[0..2, 2..4]).map_err(|(_, error)| error));
+    });
+    drop(locked);
+}
+
 /// An arena goes in a child while another thread of the parent uses what was carved there.
 #[test]
 fn arenas_end_without_a_lock() {

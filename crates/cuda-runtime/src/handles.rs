@@ -51,30 +51,36 @@ impl<'s> Streams<'s> {
 }
 
 /// Completions and streams that somebody needs no more. Those of one place, and of one lease, that come in a row are given
-/// up in one step, by the time that this drops.
+/// up in one step: completions by the time that this drops, streams when it does, so that no lease ends before.
 #[derive(Debug, Default)]
 pub struct Spent {
     nodes: Option<Shares<Node>>,
     leases: Option<Shares<Lease>>,
+    others: Option<Box<Others>>,
 }
 
+/// Other leases than the last one: a stream of the device's own may have several.
+#[derive(Debug, Default)]
+struct Others(Vec<Shares<Lease>>);
+
+/// Adds a reference to those of the same value, or replaces others, which it returns.
 #[inline]
-fn add<T: Last>(spent: &mut Option<Shares<T>>, one: Counted<T>) {
+fn add<T: Last>(spent: &mut Option<Shares<T>>, one: Counted<T>) -> Option<Shares<T>> {
     let one = match spent {
         Some(shares) => match shares.join(one) {
-            Ok(()) => return,
+            Ok(()) => return None,
             Err(one) => one,
         },
         None => one,
     };
-    *spent = Some(Shares::of(one));
+    spent.replace(Shares::of(one))
 }
 
 impl Spent {
     /// Gives up a completion.
     #[inline]
     pub fn completion(&mut self, completion: Completion) {
-        add(&mut self.nodes, completion.into_node());
+        drop(add(&mut self.nodes, completion.into_node()));
     }
 
     /// Gives up those of a place that one of `earlier` refers to, if there is nobody else: it is then alone.
@@ -88,6 +94,13 @@ impl Spent {
     /// Gives up a stream.
     #[inline]
     pub fn stream(&mut self, stream: Stream) {
-        add(&mut self.leases, stream.into_lease());
+        if let Some(other) = add(&mut self.leases, stream.into_lease()) {
+            self.keep(other);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, other: Shares<Lease>) {
+        self.others.get_or_insert_default().0.push(other);
     }
 }

@@ -320,3 +320,32 @@ fn objects_of_two_runtimes_are_not_mixed() {
         "{error}"
     );
 }
+
+/// Once the runtime is gone a device's own stream has a lease for each who asks for it. Accesses of several leases end together, the last
+/// handle of a lease among them.
+#[test]
+fn accesses_of_two_leases_of_one_stream_end_together() {
+    let sim = SimDriver::builder().seed(3).build();
+    let runtime = Runtime::builder().driver(sim.as_driver()).build().unwrap();
+    let device = runtime.default_device().clone();
+    drop(runtime);
+    let (ended, end) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let [one, two, three] = [(); 3].map(|()| device.transfer_stream());
+        assert!(one == two && two == three);
+        let bufs = [(); 4].map(|()| CudaBuffer::<u32>::new_on(&one, 8).unwrap());
+        let [a, b, c, d] = bufs.each_ref();
+        let guards = [(a, &two), (b, &one), (c, &three), (d, &two)]
+            .map(|(x, stream)| x.read_synchronized_with(stream).unwrap());
+        drop((two, three));
+        AccessCompletion::new(&one).release(guards).unwrap();
+        drop(bufs);
+        drop((one, device));
+        ended.send(()).unwrap();
+    });
+    let in_time = end.recv_timeout(std::time::Duration::from_secs(60));
+    in_time.expect("the thread waits for its own lock");
+    thread.join().unwrap();
+    sim.shutdown();
+    sim.assert_no_reports();
+}
