@@ -67,17 +67,29 @@ pub trait MatrixHandle: fmt::Debug + Send {
         memory: &[[Operand<'_>; 3]],
         workspace: &mut WriteAccess<'_, u8>,
     ) -> TensorResult<()> {
-        memory.iter().try_for_each(|&[a, b, c]| {
-            let matrix = |matrix: Matrix<'_>, memory| Matrix { memory, ..matrix };
-            let product = MatrixProduct {
-                a: matrix(product.a, a),
-                b: matrix(product.b, b),
-                c: matrix(product.c, c),
-                ..*product
-            };
-            self.product(stream, &product, workspace.as_slice_mut())
-        })
+        one_by_one(self, stream, product, memory, workspace)
     }
+}
+
+/// Queues products that differ in their memory alone, each by itself.
+#[track_caller]
+pub(in crate::blas) fn one_by_one<H: MatrixHandle + ?Sized>(
+    handle: &mut H,
+    stream: &Stream,
+    product: &MatrixProduct<'_>,
+    memory: &[[Operand<'_>; 3]],
+    workspace: &mut WriteAccess<'_, u8>,
+) -> TensorResult<()> {
+    memory.iter().try_for_each(|&[a, b, c]| {
+        let matrix = |matrix: Matrix<'_>, memory| Matrix { memory, ..matrix };
+        let product = MatrixProduct {
+            a: matrix(product.a, a),
+            b: matrix(product.b, b),
+            c: matrix(product.c, c),
+            ..*product
+        };
+        handle.product(stream, &product, workspace.as_slice_mut())
+    })
 }
 
 /// C = alpha op(A) op(B) + beta C for one or more column-major matrices, as BLAS takes it. Sizes count elements.

@@ -10,6 +10,7 @@ use super::setting::{Called, Setting};
 use super::tables::Tables;
 use super::trial::Trial;
 use crate::TensorResult;
+use crate::blas::provider::one_by_one;
 use crate::blas::{MatrixHandle, MatrixProduct};
 use cuda_buffer::{DeviceSliceMut, Operand, WriteAccess};
 use cuda_driver::{DevicePtr, RawStream};
@@ -191,6 +192,10 @@ impl MatrixHandle for CublasHandle {
         memory: &[[Operand<'_>; 3]],
         workspace: &mut WriteAccess<'_, u8>,
     ) -> TensorResult<()> {
+        if product.batch != 1 {
+            // A table of pointers has one matrix for each.
+            return one_by_one(self, stream, product, memory, workspace);
+        }
         stream.check_device(self.owned.device())?;
         let form = Form::of(&self.provider, product)?;
         let workspace = scratch(stream, workspace.as_slice_mut())?;

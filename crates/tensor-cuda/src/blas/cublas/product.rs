@@ -145,8 +145,9 @@ impl Form {
     pub(super) fn at(&self, first: [DevicePtr; 3], i: usize) -> [DevicePtr; 3] {
         let bytes = bytes_of(self.told.element) as u64;
         std::array::from_fn(|which| {
-            let elements = self.steps[which].cast_unsigned() * i as u64;
-            DevicePtr(first[which].0 + elements * bytes)
+            // Of what is touched it does not wrap; what is not can have any step.
+            let elements = self.steps[which].cast_unsigned().wrapping_mul(i as u64);
+            DevicePtr(first[which].0.wrapping_add(elements.wrapping_mul(bytes)))
         })
     }
 

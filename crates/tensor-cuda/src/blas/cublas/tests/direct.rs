@@ -132,8 +132,8 @@ fn a_product_stays_within_its_operands() {
         .unwrap();
     assert_eq!(
         double.calls("cublasGemmStridedBatchedEx") - before,
-        2,
-        "the last two"
+        4,
+        "the last two, alone and as one of several"
     );
     drop((direct, stream));
     finish(runtime, &double);
@@ -234,6 +234,43 @@ fn accesses_of_other_kinds_are_refused() {
     assert_eq!(double.calls("cublasGemmStridedBatchedEx"), before);
     drop(scratch);
     drop((direct, bytes, far, streams));
+    finish(runtime, &double);
+}
+
+/// A table of pointers has one matrix for each, so batches of batches are taken apart: none of none is queued, and all of more.
+#[test]
+fn products_that_are_batches_themselves_are_whole() {
+    let Some(double) = Double::find() else { return };
+    let runtime = runtime();
+    let device = runtime.default_device();
+    let stream = device.streams().acquire().unwrap();
+    let mut direct = Direct::new(device, &small(device));
+    let large = |batch: usize| {
+        move |p: &mut MatrixProduct<'_>| {
+            (p.batch, p.m, p.a.leading, p.c.leading) = (batch, 1 << 20, 1 << 20, 1 << 20);
+        }
+    };
+    // Nothing is touched of none, and one is more than there is.
+    let calls = double.products_of(|| direct.ask(&stream, large(0)).unwrap());
+    assert_eq!(calls, [("cublasGemmStridedBatchedEx", 2)]);
+    assert_eq!(direct.bounds(&stream, large(1))[0], 0);
+    let wide = |p: &mut MatrixProduct<'_>| (p.batch, p.b.leading) = (1, 13);
+    assert_eq!(direct.bounds(&stream, wide), [1, 68, 64]);
+    let read_only = |p: &mut MatrixProduct<'_>| (p.batch, p.c.memory) = (1, p.b.memory);
+    assert!(direct.ask(&stream, read_only).is_err());
+    // All of a batch, whether it is alone or one of several.
+    let calls = double.products_of(|| direct.ask(&stream, |_| {}).unwrap());
+    assert_eq!(calls, [("cublasGemmStridedBatchedEx", 2)]);
+    assert_eq!(direct.buffers[2].to_vec().unwrap(), [4.0; 12]);
+    let deterministic = |p: &mut MatrixProduct<'_>| p.deterministic = true;
+    let calls = double.products_of(|| direct.ask(&stream, deterministic).unwrap());
+    assert_eq!(calls, [("cublasGemmEx", 4)]);
+    // What is not touched can be any number of elements away.
+    let nothing = |p: &mut MatrixProduct<'_>| {
+        (p.k, p.a.step, p.deterministic) = (0, usize::MAX, true);
+    };
+    direct.ask(&stream, nothing).unwrap();
+    drop((direct, stream));
     finish(runtime, &double);
 }
 
