@@ -7,7 +7,8 @@ usage="usage: run.sh [--quick] [--out FOLDER] [--limit SECONDS]
   --out FOLDER      where what programs print and write goes; carve-results in the current folder unless told
   --limit SECONDS   how long a program may run, 1800 unless told; one that takes longer is ended, and has failed
 
-exit codes: 0 all passed, 1 something failed, 2 wrong usage or no folder to write to, 3 nothing was run: no GPU, or an old C library"
+exit codes: 0 all passed, 1 something failed, 2 wrong usage or no folder to write to, 3 nothing was run: no GPU, or an old C library,
+130 ended by Ctrl-C or another signal"
 
 quick= out=carve-results limit=1800
 while [ $# -gt 0 ]; do
@@ -24,7 +25,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 case "$limit" in
-'' | *[!0-9]* | 0) echo "--limit takes a number of seconds, not $limit"; exit 2 ;;
+*[!0-9]* | 0*) echo "--limit takes a number of seconds, not $limit"; exit 2 ;;
 esac
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 2
 
@@ -77,15 +78,28 @@ ending() {
         echo "ended with code $1"
     fi
 }
-# run NAME COMMAND...: what it prints is shown at its end, and kept.
+# run NAME COMMAND...: what it prints is shown at its end, and kept. A signal reaches the shell alone, which waits and ends the program.
+child=
 run() {
     log=$(echo "$1" | tr ' /' '__').txt
     shift
     # shellcheck disable=SC2086
-    $timer "$@" >"$log" 2>&1 </dev/null
+    $timer "$@" >"$log" 2>&1 </dev/null &
+    child=$!
+    wait "$child"
     code=$?
+    child=
     cat "$log"
+    # What died may have left a line open.
+    [ -z "$(tail -c 1 "$log")" ] || echo
 }
+stop() {
+    trap '' INT TERM HUP
+    [ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null
+    echo "stopped: $passed passed, $failed failed until then, and the rest was not run"
+    exit 130
+}
+trap stop INT TERM HUP
 
 # ready PROGRAM: where it can be run from. Tests and benchmarks are packed, to be small.
 ready() {

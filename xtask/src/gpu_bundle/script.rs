@@ -137,6 +137,44 @@ mod tests {
         assert_eq!((last.as_str(), code), ("12 passed, 6 failed", 1));
     }
 
+    /// The timer puts what it starts into a group of its own, which Ctrl-C does not reach.
+    #[test]
+    fn a_signal_ends_the_program_and_the_rest() {
+        let endless = "echo $$ >\"$TMPDIR/../begun\"; exec sleep 300";
+        let bundle = Bundle::new(
+            "signal",
+            "2.1",
+            &[DEVICE, ("tests/endless", endless), ("tests/next", GOOD)],
+        );
+        let mut script = Command::new(bundle.folder.join(NAME));
+        script.args(["--out", "out"]).current_dir(&bundle.folder);
+        let script = script.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let out = bundle.folder.join("out");
+        let number = loop {
+            let text = std::fs::read_to_string(out.join("begun")).unwrap_or_default();
+            if let Some(number) = text.strip_suffix('\n') {
+                break number.to_owned();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        let kill = |words: &[&str]| Command::new("kill").args(words).output().unwrap().status;
+        assert!(kill(&[&script.id().to_string()]).success());
+        let output = script.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.ends_with("stopped: 1 passed, 0 failed until then, and the rest was not run\n"),
+            "{text}"
+        );
+        assert!(!text.contains("tests/next"), "{text}");
+        assert!(!kill(&["-0", &number]).success(), "it still runs");
+        let left = std::fs::read_dir(&out).unwrap().any(|entry| {
+            let name = entry.unwrap().file_name();
+            name.to_string_lossy().starts_with("tmp")
+        });
+        assert!(!left);
+    }
+
     #[test]
     fn what_is_written_goes_to_the_folder_that_is_named() {
         let writes = "echo here >made; echo there >\"$TMPDIR/made\"";
@@ -169,6 +207,7 @@ mod tests {
             &["--out"],
             &["--limit", "soon"],
             &["--limit", "0"],
+            &["--limit", "00"],
         ] {
             assert_eq!(bundle.run(words).2, 2, "{words:?}");
         }
