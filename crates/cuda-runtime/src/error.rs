@@ -53,6 +53,17 @@ pub enum RuntimeError {
         total_bytes: u64,
     },
 
+    /// No more host memory can be page-locked, also after pending frees were waited for and what the device had kept went back.
+    #[error(
+        "{bytes} bytes of host memory can't be page-locked for {device}: free memory, or page-locked memory that other parts of the program hold"
+    )]
+    HostOutOfMemory {
+        /// The device.
+        device: DeviceId,
+        /// Bytes asked for.
+        bytes: usize,
+    },
+
     /// All streams of the pool are leased or busy.
     #[error(
         "no idle stream on {device}: {leased} of {size} are leased, {pending} still have work; drop a lease, or wait with `acquire`"

@@ -1,14 +1,15 @@
 //! Page-locked memory of the host, and what is kept of it for the next who asks.
 
-use crate::RuntimeResult;
 use crate::capture;
 use crate::completion::Completion;
 use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::late_frees::{Grabbed, Grave, HostAddress};
+use crate::memory::is_out_of_memory;
 use crate::primitive::Mutex;
 use crate::unwound::OnUnwind;
-use cuda_driver::{CallSite, Driver, ErrorCode};
+use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CallSite, CudaResult, Driver};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
 
@@ -100,7 +101,8 @@ impl Device {
     /// memory (see [`RuntimeBuilder::host_pool_bytes`](crate::RuntimeBuilder::host_pool_bytes)).
     ///
     /// # Errors
-    /// [`RuntimeError::CaptureActive`](crate::RuntimeError::CaptureActive) while this thread captures; the driver's own.
+    /// [`RuntimeError::CaptureActive`] while this thread captures, [`RuntimeError::HostOutOfMemory`] when there is none left
+    /// after pending frees were waited for and what is kept was given back; the driver's own.
     #[track_caller]
     pub fn allocate_pinned(&self, bytes: usize) -> RuntimeResult<NonNull<u8>> {
         let _site = CallSite::enter();
@@ -111,11 +113,31 @@ impl Device {
         if let Some(kept) = core.host_pool.take(block_bytes) {
             return Ok(kept);
         }
-        let allocate = || core.call_strict(|driver| driver.host_alloc(core.id, block_bytes));
-        match allocate() {
-            Err(error) if error.code() == Some(ErrorCode::OUT_OF_MEMORY) => {
+        self.lock_pages(block_bytes, |driver| {
+            driver.host_alloc(core.id, block_bytes)
+        })
+    }
+
+    /// Makes page-locked memory of `bytes` bytes by a call that is made once more, after what is not in use has gone back, when
+    /// it runs out of memory.
+    pub(crate) fn lock_pages<T>(
+        &self,
+        bytes: usize,
+        call: impl Fn(&dyn Driver) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        let core = self.core();
+        let once = || core.call_strict(&call);
+        match once() {
+            Err(error) if is_out_of_memory(&error) => {
+                self.memory().late_frees.wait_until_empty();
                 core.host_pool.empty(core);
-                allocate()
+                once().map_err(|error| match is_out_of_memory(&error) {
+                    true => RuntimeError::HostOutOfMemory {
+                        device: core.id,
+                        bytes,
+                    },
+                    false => error,
+                })
             }
             result => result,
         }

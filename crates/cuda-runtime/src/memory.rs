@@ -85,7 +85,8 @@ impl DeviceMemory {
         {
             let core = &self.core;
             let address = allocation
-                .enqueue(|driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw))?;
+                .enqueue(|driver, raw| driver.mem_alloc_async(core.id, *pool, bytes, raw))
+                .map_err(|error| self.explain(error, bytes))?;
             allocation.enqueue(|driver, raw| {
                 // SAFETY: nobody has seen the address.
                 unsafe { driver.mem_free_async(core.id, address, raw) }
@@ -125,19 +126,24 @@ impl DeviceMemory {
             self.core
                 .call_strict(|driver| driver.pool_trim(self.core.id, *pool, 0))?;
         }
-        match self.try_allocate(device, bytes, stream) {
-            Ok(allocated) => Ok(allocated),
-            Err(error) if is_out_of_memory(&error) => {
-                let (free_bytes, total_bytes) =
-                    self.core.call(|driver| driver.memory_info(self.core.id))?;
-                Err(RuntimeError::OutOfMemory {
-                    device: self.core.id,
-                    wanted_bytes: bytes,
-                    free_bytes,
-                    total_bytes,
-                })
-            }
-            Err(error) => Err(*error),
+        self.try_allocate(device, bytes, stream)
+            .map_err(|error| self.explain(*error, bytes))
+    }
+
+    /// The error of a request for so much, with the device's numbers if that is why it failed.
+    #[cold]
+    fn explain(&self, error: RuntimeError, wanted_bytes: usize) -> RuntimeError {
+        if !is_out_of_memory(&error) {
+            return error;
+        }
+        match self.core.call(|driver| driver.memory_info(self.core.id)) {
+            Ok((free_bytes, total_bytes)) => RuntimeError::OutOfMemory {
+                device: self.core.id,
+                wanted_bytes,
+                free_bytes,
+                total_bytes,
+            },
+            Err(error) => error,
         }
     }
 
@@ -215,7 +221,7 @@ impl DeviceMemory {
     }
 }
 
-fn is_out_of_memory(error: &RuntimeError) -> bool {
+pub(crate) fn is_out_of_memory(error: &RuntimeError) -> bool {
     matches!(error, RuntimeError::Driver(error) if error.code == ErrorCode::OUT_OF_MEMORY)
 }
 

@@ -26,7 +26,8 @@ impl Device {
     /// Page-locks `bytes` bytes of host memory, at least 1, that stay their owner's.
     ///
     /// # Errors
-    /// [`RuntimeError::CaptureActive`](crate::RuntimeError::CaptureActive) while this thread captures; the driver's own.
+    /// [`RuntimeError::CaptureActive`](crate::RuntimeError::CaptureActive) while this thread captures,
+    /// [`RuntimeError::HostOutOfMemory`](crate::RuntimeError::HostOutOfMemory) when so much can't be locked; the driver's own.
     ///
     /// # Safety
     /// The memory is readable and writable, and is not freed before its registration has ended.
@@ -36,8 +37,10 @@ impl Device {
         capture::refuse("registering host memory")?;
         let core = self.core();
         core.check()?;
-        // SAFETY: the caller's promise.
-        core.call_strict(|driver| unsafe { driver.host_register(core.id, address, bytes) })
+        self.lock_pages(bytes, |driver| {
+            // SAFETY: the caller's promise; a call that failed has registered nothing.
+            unsafe { driver.host_register(core.id, address, bytes) }
+        })
     }
 
     /// Ends a registration, for the memory's owner to have it back. On an error it goes on.

@@ -243,6 +243,58 @@ fn page_locked_memory_that_is_kept_makes_room() {
     rig.finish();
 }
 
+/// Memory whose uses end meanwhile makes room, too; and when nothing does, the request and its size are named.
+#[test]
+fn page_locked_memory_runs_out_with_its_size_after_pending_frees() {
+    let rig = Rig::with(SimDriver::builder(), |builder| {
+        builder.host_pool_bytes(1024)
+    });
+    let device = rig.device();
+    let stream = device.streams().acquire().unwrap();
+    let (memory, _) = device.allocate_on(64, &stream).unwrap();
+    let busy = device.allocate_pinned(4096).unwrap();
+    let done = stall(&rig.sim, &stream, &memory);
+    // SAFETY: the memory is of this device and size, and `done` is its only use.
+    unsafe { device.free_pinned(busy, 4096, [done]) };
+    let fail_next = |call, times: u64| {
+        (1..=times).for_each(|n| {
+            let code = ErrorCode::OUT_OF_MEMORY;
+            rig.sim.faults().fail_nth(call, n, code);
+        });
+    };
+    fail_next(Call::MemHostAlloc, 1);
+    let freed = || rig.sim.counters().snapshot().of(Call::MemFreeHost);
+    let before = freed();
+    let large = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| device.allocate_pinned(8192).map(|it| it.as_ptr() as usize));
+        // The request waits for the pending free, which waits for the stream.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!asked.is_finished());
+        rig.sim.release_stream(raw(&stream));
+        asked.join().unwrap().unwrap()
+    });
+    assert_eq!(freed() - before, 1);
+    let large = std::ptr::NonNull::new(large as *mut u8).unwrap();
+    // SAFETY: the memory is of this device and size, and unused.
+    unsafe { device.free_pinned(large, 8192, []) };
+
+    let refused = |bytes| RuntimeError::HostOutOfMemory {
+        device: device.id(),
+        bytes,
+    };
+    fail_next(Call::MemHostAlloc, 2);
+    assert_eq!(device.allocate_pinned(5000).unwrap_err(), refused(5000));
+    let mut owned = [0_u8; 64];
+    let address = std::ptr::NonNull::from(&mut owned).cast();
+    fail_next(Call::MemHostRegister, 2);
+    // SAFETY: the memory outlives the call, which registers nothing.
+    let registered = unsafe { device.register_host(address, 64) };
+    assert_eq!(registered.unwrap_err(), refused(64));
+    memory.reclaim([stream.record().unwrap()]);
+    drop((stream, device));
+    rig.finish();
+}
+
 fn lost() -> CudaError {
     CudaError::new(
         ErrorCode::LAUNCH_FAILED,
