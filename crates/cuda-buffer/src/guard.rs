@@ -11,7 +11,7 @@ use crate::{BufferError, BufferResult};
 use cuda_driver::CallSite;
 use cuda_runtime::{RuntimeResult, Stream, StreamId, Streams};
 use std::mem::ManuallyDrop;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
 /// A live access of some value on a stream: all that its end needs to know, but for the value. It must be ended.
 #[derive(Debug)]
@@ -112,11 +112,13 @@ impl<'s> Acquired<'s> {
         ending.finish();
     }
 
-    /// Records a completion of the accesses' one operation and ends them, or ends them after the operation failed.
+    /// Records a completion of the accesses' one operation and ends them, or ends them after the operation failed. Until `recorded`
+    /// is called, or if that unwinds, none has ended.
     pub(crate) fn end(
         &self,
         accesses: &[(&Domain, AccessKind)],
         queued: RuntimeResult<()>,
+        recorded: impl FnOnce(),
     ) -> RuntimeResult<()> {
         let mut ending = Ending::of(self.stream, self.timeline);
         let result = match queued {
@@ -126,6 +128,7 @@ impl<'s> Acquired<'s> {
                 Err(error)
             }
         };
+        recorded();
         for &(domain, kind) in accesses {
             end(&mut ending, domain, kind, self.holder(), self.stream);
         }
@@ -239,12 +242,13 @@ impl Hold {
         result
     }
 
-    /// As [`release`](Self::release), for destructors: unless the access has ended.
+    /// As [`release`](Self::release), for destructors: unless the access has ended. When the record unwinds, which a driver may do
+    /// before it has had any effect, it is made again, as nobody else could give the token back.
     #[cold]
     pub(crate) fn release_in_drop<'d>(
         &mut self,
         kind: AccessKind,
-        domains: impl ExactSizeIterator<Item = &'d Domain>,
+        domains: impl ExactSizeIterator<Item = &'d Domain> + Clone,
     ) {
         let Some(stream) = &self.stream else {
             return;
@@ -258,8 +262,17 @@ impl Hold {
             return;
         }
         let _site = CallSite::enter();
-        if let Err(error) = self.release(kind, domains) {
-            device.park(error);
+        let mut release = || {
+            if let Err(error) = self.release(kind, domains.clone()) {
+                device.park(error);
+            }
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(&mut release)) {
+            release();
+            // Two at a time would end the process.
+            if !std::thread::panicking() {
+                resume_unwind(panic);
+            }
         }
     }
 }

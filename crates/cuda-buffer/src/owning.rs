@@ -122,11 +122,10 @@ impl<T> OwningReadAccess<T> {
     }
 
     fn end(mut self) -> (RuntimeResult<()>, CudaBuffer<T>) {
-        let (mut hold, buffer) = self.live.take().expect("an access ends once");
-        (
-            hold.release(AccessKind::Read, [buffer.domain()].into_iter()),
-            buffer,
-        )
+        let (hold, buffer) = self.live.as_mut().expect("an access ends once");
+        let released = hold.release(AccessKind::Read, [buffer.domain()].into_iter());
+        let (_, buffer) = self.live.take().expect("it was there a moment ago");
+        (released, buffer)
     }
 }
 

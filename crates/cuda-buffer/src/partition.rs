@@ -307,7 +307,7 @@ impl<T> Aggregate<'_, T> {
     }
 }
 
-fn domains<T>(parts: &[CudaBuffer<T>]) -> impl ExactSizeIterator<Item = &Domain> {
+fn domains<T>(parts: &[CudaBuffer<T>]) -> impl ExactSizeIterator<Item = &Domain> + Clone {
     parts.iter().map(CudaBuffer::domain)
 }
 

@@ -46,14 +46,13 @@ pub(crate) unsafe fn operate<const N: usize>(
     let acquired = guard::acquire(&wanted, stream, since)?;
     // Something may have been queued by then. What the end of the accesses meets is told by the next checked call.
     let ended = OnUnwind::new(|| {
-        if let Err(error) = acquired.end(&wanted, Ok(())) {
+        if let Err(error) = acquired.end(&wanted, Ok(()), || ()) {
             stream.device().park(error);
         }
     });
     // SAFETY: the caller's promise; the tokens order the operation with every other use of the memory.
     let queued = unsafe { stream.enqueue(operation) };
-    ended.disarm();
-    Ok(acquired.end(&wanted, queued)?)
+    Ok(acquired.end(&wanted, queued, || ended.disarm())?)
 }
 
 pub(crate) fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr {

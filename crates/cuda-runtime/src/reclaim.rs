@@ -14,6 +14,7 @@ use crate::core::DeviceCore;
 use crate::device::Device;
 use crate::primitive::{Mutex, Ordering};
 use crate::slot::Slot;
+use crate::unwound::OnUnwind;
 use crate::{RuntimeError, RuntimeResult};
 use cuda_driver::DevicePtr;
 use smallvec::SmallVec;
@@ -163,19 +164,30 @@ impl Reclamation {
             cuda_driver::RawStream,
         ) -> cuda_driver::CudaResult<()>,
     ) -> Result<(), Box<RuntimeError>> {
+        let gone = || self.core.live.memory.add(-1, -(bytes as isize));
+        let lost = OnUnwind::new(|| {
+            gone();
+            self.core.count_leak(bytes);
+        });
         let mut lanes = self.lanes.lock();
         let lane = self.choose(&mut lanes, needed);
+        let mut waited = Ok(());
         for &completion in needed {
             match lane.slot.wait_for(completion) {
                 Ok(()) => lane.unfinished.push(completion.clone()),
                 Err(error) => {
-                    if let Err(error) = completion.wait_in_cleanup() {
-                        self.core.live.memory.add(-1, -(bytes as isize));
-                        return Err(Box::new(error));
+                    waited = completion.wait_in_cleanup();
+                    if waited.is_err() {
+                        break;
                     }
                     self.core.park(error);
                 }
             }
+        }
+        lost.disarm();
+        if let Err(error) = waited {
+            gone();
+            return Err(Box::new(error));
         }
         let freed = lane.slot.free(bytes, &mut None, free);
         freed.expect("no capture joins a reclamation stream")

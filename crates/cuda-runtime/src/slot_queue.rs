@@ -114,7 +114,7 @@ impl Slot {
                 timeline.counts.completions_shared += 1;
                 Ok(tail.share(1).take())
             }
-            _ => self.place_allocation(timeline, joins),
+            _ => self.place_allocation(bytes, timeline, joins),
         };
         match placed {
             Ok(place) => {
@@ -132,21 +132,29 @@ impl Slot {
         }
     }
 
-    /// The completion of an allocation that has just been queued.
+    /// The completion of an allocation of so many bytes that has just been queued.
     #[inline(never)]
     fn place_allocation(
         self: &Arc<Self>,
+        bytes: usize,
         timeline: &mut Timeline,
         joins: bool,
     ) -> Result<Completion, Box<RuntimeError>> {
-        self.finish_operation(timeline)?;
-        match &mut timeline.tail {
+        // Nobody has seen the memory, and nobody will.
+        let lost = OnUnwind::new(|| {
+            self.memory.add_locked(-1, -(bytes as isize));
+            self.core.count_leak(bytes);
+        });
+        let finished = self.finish_operation(timeline);
+        let placed = finished.and_then(|()| match &mut timeline.tail {
             Some(tail) if joins => {
                 timeline.counts.completions_shared += 1;
                 Ok(tail.share(1).take())
             }
-            _ => Ok(self.place(timeline, None)?),
-        }
+            _ => self.place(timeline, None),
+        });
+        lost.disarm();
+        Ok(placed?)
     }
 
     /// Queues a replay of a graph by `call`, which comes after `last`, the replay before it, by itself: that made so many waits

@@ -23,5 +23,6 @@ mod spaces;
 mod tap;
 mod threads;
 mod transfers;
+mod unwinding;
 mod views;
 mod waits;
