@@ -21,6 +21,7 @@ mod programs;
 mod registered;
 mod spaces;
 mod tap;
+mod thread_ends;
 mod threads;
 mod transfers;
 mod unwinding;
