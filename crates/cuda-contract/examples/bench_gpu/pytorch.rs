@@ -23,9 +23,7 @@ pub(crate) fn run(bench: &Bench, table: &mut Table) -> Outcome {
         }
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    for line in text.lines() {
-        enter(table, line)?;
-    }
+    let entered: Vec<Outcome> = text.lines().map(|line| enter(table, line)).collect();
     if !output.status.success() {
         // What the others took is no less true.
         let status = output.status;
@@ -33,7 +31,8 @@ pub(crate) fn run(bench: &Bench, table: &mut Table) -> Outcome {
             "PyTorch's part ended with {status}, for the reason on standard error"
         ));
     }
-    Ok(())
+    // A line that is none of the script's takes no other with it, either.
+    entered.into_iter().collect()
 }
 
 /// What the script is told.

@@ -70,6 +70,9 @@ pub(crate) struct Table {
     held: Vec<Held>,
 }
 
+/// A part of what is measured, and what it needs.
+pub(crate) type Part<N> = fn(&N, &mut Table) -> Outcome;
+
 /// Said of every number of a smoke run.
 const MEANINGLESS: &str = "SMOKE RUN: these numbers mean nothing";
 
@@ -90,6 +93,19 @@ impl Table {
     /// The device, in a line.
     pub(crate) fn heading(&self) -> String {
         format!("{}, {}", self.device, self.driver)
+    }
+
+    /// Measures each part, with what it needs, and says so. One that fails is noted: what the others took is no less true. Whether none did.
+    pub(crate) fn fill<N>(&mut self, needs: &N, parts: &[(&str, Part<N>)]) -> bool {
+        let mut whole = true;
+        for (number, (name, part)) in parts.iter().enumerate() {
+            eprintln!("[{}/{}] {name}", number + 1, parts.len());
+            if let Err(error) = part(needs, self) {
+                self.note(format!("FAILED: {name}: {error}"));
+                whole = false;
+            }
+        }
+        whole
     }
 
     pub(crate) fn add(&mut self, case: Case, bare: Time, carve: Time, goal: Option<Goal>) {
@@ -351,6 +367,32 @@ mod tests {
         );
         assert!(!held.no_goal_is_missed());
         assert!(held.to_string().contains("MISSED; there were 2"), "{held}");
+    }
+
+    #[test]
+    fn a_part_that_fails_takes_no_other_with_it() {
+        fn row(table: &mut Table, name: &str) -> Outcome {
+            table.add(case(name), Ok(time(2.0)), Ok(time(1.5)), None);
+            Ok(())
+        }
+        let mut rows = table(false);
+        let whole = rows.fill(
+            &(),
+            &[
+                ("one", |(), table| row(table, "first")),
+                ("two", |(), table| {
+                    row(table, "begun")?;
+                    Err("no memory".into())
+                }),
+                ("three", |(), table| row(table, "last")),
+            ],
+        );
+        let text = rows.to_string();
+        for part in ["first ", "begun ", "last ", "\nFAILED: two: no memory\n"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!whole && rows.no_goal_is_missed());
+        assert!(table(false).fill(&(), &[("one", |(), _| Ok(()))]));
     }
 
     #[test]
