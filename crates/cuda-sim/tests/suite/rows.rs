@@ -276,6 +276,9 @@ fn rows_reach_every_device() {
             copy((1, y), (0, x), rows(2, 3, 1, 2)).unwrap_err().code,
             ErrorCode::INVALID_VALUE
         );
+        // Of nothing, nobody asks whose it is.
+        copy((0, y), (1, x), rows(2, 0, 4, 2)).unwrap();
+        copy((0, y), (1, x), rows(0, 3, 4, 2)).unwrap();
         // Between the rows another stream may work, in them it may not.
         copy((1, y), (0, x), rows(2, 3, 4, 2)).unwrap();
         there.fill(far, DevicePtr(y.0 + 8), 2, 2);
@@ -290,7 +293,8 @@ fn rows_reach_every_device() {
 fn rows_to_another_device_are_captured_and_timed() {
     let sim = SimDriver::builder().devices(2).build();
     let (here, there) = (Gpu::on(sim.clone(), D0), Gpu::on(sim.clone(), DeviceId(1)));
-    let (stream, n) = (here.stream(), 1 << 16);
+    // So many that the bytes take most of the time, and not the latency.
+    let (stream, n) = (here.stream(), 1 << 22);
     let (x, y) = (here.alloc(4 * n), there.alloc(4 * n));
     here.fill(stream, x, 7, n);
     here.begin(stream);
@@ -309,6 +313,6 @@ fn rows_to_another_device_are_captured_and_timed() {
     unsafe { sim.copy_peer_async(D0, DeviceId(1), y, D0, x, 2 * n, stream) }.unwrap();
     let flat = sim.modelled_time() - before;
     // The same bytes, but for what the calls themselves take.
-    assert!(peer.abs_diff(flat) < flat / 2, "{peer:?} and {flat:?}");
+    assert!(peer.abs_diff(flat) < flat / 4, "{peer:?} and {flat:?}");
     sim.assert_no_reports();
 }
