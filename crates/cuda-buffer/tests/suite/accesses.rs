@@ -271,20 +271,39 @@ fn copies_between_devices_are_ordered_on_either_ones_streams() {
         matches!(error, Err(BufferError::OperandDevice { operand: named, .. }) if named == operand)
     );
     let other = Rig::seeded(0, 1);
-    let z = CudaBuffer::<u32>::new(&other.device(), 8).unwrap();
-    let error = x.copy_from(&z, &here).unwrap_err();
-    let wrong = RuntimeError::WrongDriver {
-        device: near.id(),
-        given: other.device().id(),
-    };
-    let operand = OperandName::Source;
-    assert_eq!(
-        error,
-        BufferError::OperandDevice {
-            operand,
-            error: wrong
-        }
-    );
+    let mut z = CudaBuffer::<u32>::new(&other.device(), 8).unwrap();
+    let both = [
+        (x.copy_from(&z, &here), OperandName::Source),
+        (z.copy_from(&x, &here), OperandName::Destination),
+    ];
+    for (refused, operand) in both {
+        let error = RuntimeError::WrongDriver {
+            device: near.id(),
+            given: other.device().id(),
+        };
+        assert_eq!(refused, Err(BufferError::OperandDevice { operand, error }));
+    }
+    // To page-locked memory either.
+    let mut pinned = PinnedBuffer::<u32>::new(&other.device(), 8).unwrap();
+    let both = [
+        (
+            x.copy_to_pinned(&mut pinned, &here),
+            OperandName::Destination,
+        ),
+        (x.copy_to_pinned(&mut pinned, &there), OperandName::Source),
+        (x.copy_from_pinned(&pinned, &here), OperandName::Source),
+        (
+            x.copy_from_pinned(&pinned, &there),
+            OperandName::Destination,
+        ),
+    ];
+    for (refused, operand) in both {
+        assert!(
+            matches!(refused, Err(BufferError::OperandDevice { operand: told, .. }) if told == operand),
+            "{operand:?}: {refused:?}"
+        );
+    }
+    drop(pinned);
     drop((x, y, z, here, there));
     runtime.shutdown().unwrap();
     sim.assert_no_reports();

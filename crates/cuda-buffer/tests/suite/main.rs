@@ -14,6 +14,7 @@ mod foreign_faults;
 mod interleavings;
 mod kit;
 mod mutations;
+mod operands;
 mod overlap;
 mod partition;
 mod peer_faults;

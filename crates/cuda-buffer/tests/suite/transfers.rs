@@ -194,6 +194,56 @@ proptest! {
     }
 }
 
+/// Rows nearer to each other than they are long, or farther apart than drivers count, don't reach the driver.
+#[test]
+fn pitches_that_cannot_be_are_told() {
+    let rig = Rig::seeded(0, 1);
+    let [s] = rig.streams();
+    let mut x = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    x.fill(&s, 1).unwrap();
+    let mut y = CudaBuffer::<u32>::new_on(&s, N).unwrap();
+    let before = rig.device().call_counts();
+    // The farthest is 2^31 - 1 bytes.
+    let far = (i32::MAX as usize) / 4 + 1;
+    for (dst_pitch, src_pitch, pitch) in [
+        (3, 4, 3),
+        (4, 0, 0),
+        (far, 4, far),
+        (4, far, far),
+        (usize::MAX / 4 + 2, 4, usize::MAX / 4 + 2),
+    ] {
+        let shape = Rows {
+            width: 4,
+            rows: 1,
+            dst_pitch,
+            src_pitch,
+        };
+        let refused = y.copy_rows_from(&x, shape, &s).unwrap_err();
+        assert_eq!(refused, BufferError::BadPitch { pitch, width: 4 });
+    }
+    let shape = Rows {
+        width: 4,
+        rows: usize::MAX,
+        dst_pitch: 4,
+        src_pitch: 4,
+    };
+    let refused = y.copy_rows_from(&x, shape, &s).unwrap_err();
+    assert!(
+        matches!(refused, BufferError::OutOfBounds { len: N, .. }),
+        "{refused}"
+    );
+    let calls = rig.device().call_counts() - before;
+    assert_eq!(calls.of(Call::Memcpy2DAsync), 0);
+    let shape = Rows {
+        rows: 1,
+        dst_pitch: far - 1,
+        ..shape
+    };
+    y.copy_rows_from(&x, shape, &s).unwrap();
+    drop((x, y, s));
+    rig.finish();
+}
+
 /// Rows go to another device on a stream of either, and on no third one's.
 #[test]
 fn rows_go_to_another_device() {
