@@ -109,8 +109,9 @@ impl Sanitizer {
             Self::Address | Self::Thread => {
                 Invocation::new("cargo +nightly test --no-fail-fast --lib --tests")
                     .env("RUSTFLAGS", format!("-Zsanitizer={}", self.name()))
-                    // Tests forget guards on purpose, which leaks what they hold by design.
-                    .env("ASAN_OPTIONS", "detect_leaks=0")
+                    // Tests forget guards on purpose, which leaks what they hold by design, and ask for more memory than there is.
+                    .env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1")
+                    .env("TSAN_OPTIONS", "allocator_may_return_null=1")
             }
         };
         let line = line.args(["--target", host]).args(packages);
