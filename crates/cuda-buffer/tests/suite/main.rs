@@ -25,6 +25,7 @@ mod tap;
 mod thread_ends;
 mod threads;
 mod transfers;
+mod turmoil;
 mod unwinding;
 mod views;
 mod waits;
