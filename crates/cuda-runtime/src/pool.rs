@@ -7,8 +7,10 @@ use crate::notifier::{Notifier, WatchId};
 use crate::primitive::{Fault, Mutex, MutexGuard, faulty};
 use crate::slot::{AfterLease, Slot};
 use crate::stream::Lease;
+use crate::unwound::OnUnwind;
 use crate::{RuntimeError, RuntimeResult};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
@@ -241,13 +243,28 @@ impl Pool {
         }
     }
 
-    /// Takes back a slot whose lease ended.
+    /// Takes back a slot whose lease ended. When a call unwinds, the slot is replaced, so that nobody waits for it.
     pub(crate) fn give_back(&self, lease: Sole<Lease>) {
-        let after = lease.slot().end_lease();
+        let ended = catch_unwind(AssertUnwindSafe(|| lease.slot().end_lease()));
+        let (after, panic) = match ended {
+            Ok(after) => (after, None),
+            Err(panic) => (AfterLease::Replace, Some(panic)),
+        };
+        let missing = OnUnwind::new(|| self.take_back(None, AfterLease::Replace));
         let lease = match after {
             AfterLease::Replace => self.replacement(&lease),
             AfterLease::Idle | AfterLease::Pending(_) => Some(lease),
         };
+        missing.disarm();
+        self.take_back(lease, after);
+        if let Some(panic) = panic
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+
+    fn take_back(&self, lease: Option<Sole<Lease>>, after: AfterLease) {
         let mut state = self.state.lock();
         state.leased -= 1;
         match (lease, after) {
@@ -401,7 +418,9 @@ impl Pool {
         let mut ending = std::mem::take(&mut *self.ending.lock());
         ending.push(old.clone());
         ending.retain(|slot| {
-            let over = self.core.is_poisoned() || slot.is_idle().is_ok_and(|idle| idle);
+            // A panic of the driver has told so where it happened; the stream is asked again.
+            let idle = catch_unwind(AssertUnwindSafe(|| slot.is_idle().is_ok_and(|idle| idle)));
+            let over = self.core.is_poisoned() || idle.unwrap_or(false);
             if over {
                 slot.destroy();
             }

@@ -52,3 +52,35 @@ fn the_work_of_a_replaced_stream_is_waited_for() {
     sim.shutdown();
     sim.assert_no_reports();
 }
+
+/// The end of a lease may unwind, or the making of the stream in its place: then it is replaced, and nobody waits for it.
+#[test]
+fn a_stream_whose_lease_ends_in_a_panic_is_replaced() {
+    for calls in [
+        &[Call::EventRecord][..],
+        &[Call::EventCreate],
+        &[Call::StreamCreate],
+    ] {
+        let rig = Rig::new(1);
+        let device = rig.device();
+        let s = device.streams().acquire().unwrap();
+        // SAFETY: nothing is done with the handle.
+        let _ = unsafe { s.raw() };
+        // SAFETY: nothing is queued.
+        unsafe { s.enqueue(|_, _| Ok(())) }.unwrap();
+        let faults = rig.sim.faults();
+        if calls == [Call::StreamCreate] {
+            // So that it has to be replaced.
+            faults.fail_nth(Call::EventRecord, 1, ErrorCode::LAUNCH_OUT_OF_RESOURCES);
+        }
+        calls.iter().for_each(|&call| faults.unwind_nth(call, 1));
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(s)));
+        assert!(ended.unwrap_err().is::<cuda_sim::Unwound>());
+        faults.clear();
+        let _ = device.check();
+        drop(device.streams().try_acquire().expect("one is free"));
+        assert_eq!(device.streams().counts().replaced, 1);
+        drop(device);
+        rig.finish();
+    }
+}
