@@ -186,7 +186,7 @@ fn the_end_of_a_registration_waits_for_captures() {
 fn failures_lose_nothing_that_is_not_counted() {
     let rig = Rig::seeded(0, 1);
     let device = rig.device();
-    let code = ErrorCode::OUT_OF_MEMORY;
+    let code = ErrorCode::LAUNCH_OUT_OF_RESOURCES;
     let values = vec![1_u32; N];
     let address = values.as_ptr();
     rig.sim.faults().fail_nth(Call::MemHostRegister, 1, code);
