@@ -131,7 +131,7 @@ impl<T: Last> Place<T> {
     /// One reference more to the value that is there.
     ///
     /// # Safety
-    /// Somebody has a reference to that value, and keeps it until this returns.
+    /// Somebody has a reference to that value, keeps it until this returns, and has not borrowed the value exclusively by it.
     #[inline]
     #[must_use]
     pub unsafe fn share(self) -> Counted<T> {
