@@ -67,6 +67,17 @@ fn offset(x: usize, y: usize, pitch: usize) -> Result<usize, ErrorCode> {
     bytes.ok_or(ErrorCode::INVALID_VALUE)
 }
 
+/// The same in planes of so many rows.
+fn plane_offset([x, y, z]: [usize; 3], height: usize, pitch: usize) -> Result<usize, ErrorCode> {
+    offset(x, offset(y, z, height)?, pitch)
+}
+
+/// The address so many bytes behind another one.
+fn behind(address: CUdeviceptr, bytes: usize) -> Result<DevicePtr, ErrorCode> {
+    let address = address.checked_add(bytes as u64);
+    address.map(DevicePtr).ok_or(ErrorCode::INVALID_VALUE)
+}
+
 /// Rows follow one another where no pitch is given.
 fn shape(width_bytes: usize, rows: usize, dst_pitch: usize, src_pitch: usize) -> CopyRows {
     let pitch = |given| if given == 0 { width_bytes } else { given };
@@ -88,14 +99,13 @@ fn copy_rows_to_peer(copy: &CUDA_MEMCPY3D_PEER_st, stream: CUstream) -> Result<(
         return Err(ErrorCode::NOT_SUPPORTED);
     }
     let shape = shape(copy.WidthInBytes, copy.Height, copy.dstPitch, copy.srcPitch);
-    let row = |z, height, y| offset(y, z, height);
-    let to = row(copy.dstZ, copy.dstHeight, copy.dstY)?;
-    let to = offset(copy.dstXInBytes, to, shape.dst_pitch_bytes)?;
-    let from = row(copy.srcZ, copy.srcHeight, copy.srcY)?;
-    let from = offset(copy.srcXInBytes, from, shape.src_pitch_bytes)?;
+    let to = [copy.dstXInBytes, copy.dstY, copy.dstZ];
+    let to = plane_offset(to, copy.dstHeight, shape.dst_pitch_bytes)?;
+    let from = [copy.srcXInBytes, copy.srcY, copy.srcZ];
+    let from = plane_offset(from, copy.srcHeight, shape.src_pitch_bytes)?;
     let (driver, device) = (here.driver(), here.device());
-    let dst = DevicePtr(copy.dstDevice + to as u64);
-    let src = DevicePtr(copy.srcDevice + from as u64);
+    let dst = behind(copy.dstDevice, to)?;
+    let src = behind(copy.srcDevice, from)?;
     here.on_stream(stream, |stream| {
         // SAFETY: the program's promise, as to a driver; the simulation checks it.
         unsafe {
@@ -109,8 +119,13 @@ fn copy_rows(here: &Here, copy: &CUDA_MEMCPY2D_st, stream: CUstream) -> Result<(
     let to = offset(copy.dstXInBytes, copy.dstY, shape.dst_pitch_bytes)?;
     let from = offset(copy.srcXInBytes, copy.srcY, shape.src_pitch_bytes)?;
     let (driver, device) = (here.driver(), here.device());
-    let (dst, src) = (copy.dstDevice + to as u64, copy.srcDevice + from as u64);
-    let (dst, src) = (DevicePtr(dst), DevicePtr(src));
+    // Addresses that the types of memory don't take can be anything.
+    let device_at = |kind: c_uint, address, bytes| match kind {
+        DEVICE => behind(address, bytes),
+        _ => Ok(DevicePtr::NULL),
+    };
+    let dst = device_at(copy.dstMemoryType.0, copy.dstDevice, to)?;
+    let src = device_at(copy.srcMemoryType.0, copy.srcDevice, from)?;
     let dst_host = copy.dstHost.cast::<u8>().wrapping_add(to);
     let src_host = copy.srcHost.cast::<u8>().wrapping_add(from);
     here.on_stream(stream, |stream| {
@@ -318,5 +333,62 @@ exports! {
     ) null { Ok(()) } and {
         let to = Rows { dst: dstDevice, pitch: dstPitch, width: Width, rows: Height };
         fill_rows(hStream, &to, Pattern::U32(ui))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{self, Handle, call, cuMemAlloc_v2, cuMemFree_v2, cuStreamSynchronize};
+
+    unsafe extern "C" {
+        #[link_name = "cuMemcpy2DAsync_v2"]
+        fn copy_rows(copy: *const CUDA_MEMCPY2D_st, stream: Handle) -> u32;
+    }
+
+    /// Programs in C leave them as they were.
+    #[test]
+    fn fields_that_a_copy_does_not_take_can_be_anything() {
+        let _alone = facts::open();
+        let stream = facts::stream(facts::NON_BLOCKING);
+        let (host, mut address) = ([[1_u32, 2], [3, 4]], 0);
+        assert_eq!(call!(cuMemAlloc_v2(&mut address, 16)), 0);
+        // SAFETY: numbers and pointers, which may be zero and null.
+        let nothing: CUDA_MEMCPY2D_st = unsafe { std::mem::zeroed() };
+        let copy = CUDA_MEMCPY2D_st {
+            srcY: 1,
+            srcMemoryType: crate::types::CUmemorytype_enum(HOST),
+            srcHost: host.as_ptr().cast(),
+            srcDevice: u64::MAX,
+            srcPitch: 8,
+            dstMemoryType: crate::types::CUmemorytype_enum(DEVICE),
+            dstDevice: address,
+            dstPitch: 8,
+            WidthInBytes: 8,
+            Height: 1,
+            ..nothing
+        };
+        assert_eq!(call!(copy_rows(&copy, stream)), 0);
+        assert_eq!(call!(cuStreamSynchronize(stream)), 0);
+        let behind_all = CUDA_MEMCPY2D_st {
+            dstDevice: u64::MAX,
+            dstY: 1,
+            ..copy
+        };
+        assert_eq!(call!(copy_rows(&behind_all, stream)), 1);
+        assert_eq!(call!(cuMemFree_v2(address)), 0);
+        assert_eq!(facts::reports(), 0);
+    }
+
+    #[test]
+    fn rows_begin_where_the_description_says_or_nowhere() {
+        assert_eq!(plane_offset([3, 2, 1], 10, 100), Ok(1203));
+        assert_eq!(plane_offset([3, 2, 0], 0, 100), Ok(203));
+        let wrong = ErrorCode::INVALID_VALUE;
+        for place in [[0, 0, usize::MAX], [0, usize::MAX, 0], [usize::MAX, 1, 0]] {
+            assert_eq!(plane_offset(place, 10, 100), Err(wrong), "{place:?}");
+        }
+        assert_eq!(behind(1 << 40, 8), Ok(DevicePtr((1 << 40) + 8)));
+        assert_eq!(behind(u64::MAX - 7, 8), Err(wrong));
     }
 }

@@ -15,8 +15,8 @@ unsafe extern "C" {
     pub(crate) fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) -> u32;
     pub(crate) fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) -> u32;
     pub(crate) fn cuGraphDestroy(graph: Handle) -> u32;
-    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32;
-    fn cuMemFree_v2(address: u64) -> u32;
+    pub(crate) fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32;
+    pub(crate) fn cuMemFree_v2(address: u64) -> u32;
     fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: Handle) -> u32;
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) -> u32;
     fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -> u32;
