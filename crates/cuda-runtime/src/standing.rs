@@ -15,7 +15,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// How a stream stands: what later work on it comes after already. It holds the stream's lock, so it is short-lived, and the
-/// thread that has it does nothing else with the stream.
+/// thread that has it does nothing else with the stream. One that is forgotten keeps the lock: every use of the stream waits for ever
+/// then, the end of its lease included.
 ///
 /// For a layer that has many completions to look at and few to wait for. Locks of its own are taken after this one, and
 /// none of them is held when it is given up for waiting. Values that are at home on the stream are at hand
