@@ -114,10 +114,11 @@ impl Faults<'_> {
     /// ```
     /// use cuda_driver::{Call, DeviceId, Memory};
     /// use cuda_sim::{SimDriver, Unwound};
+    /// use std::panic::{AssertUnwindSafe, catch_unwind};
     ///
     /// let sim = SimDriver::builder().build();
     /// sim.faults().unwind_nth(Call::MemAlloc, 1);
-    /// let unwound = std::panic::catch_unwind(|| sim.mem_alloc(DeviceId(0), 4)).unwrap_err();
+    /// let unwound = catch_unwind(AssertUnwindSafe(|| sim.mem_alloc(DeviceId(0), 4))).unwrap_err();
     /// assert!(matches!(unwound.downcast_ref(), Some(Unwound(Call::MemAlloc))));
     /// ```
     ///
