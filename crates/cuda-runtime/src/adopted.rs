@@ -4,6 +4,7 @@ use crate::RuntimeResult;
 use crate::completion::Completion;
 use crate::slot::Slot;
 use crate::standing::Standing;
+use crate::unwound::OnUnwind;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -13,27 +14,39 @@ use std::sync::Arc;
 pub(crate) struct Forgotten(Mutex<Vec<Completion>>);
 
 impl Forgotten {
-    /// Uses a stream for the last time.
+    /// Uses a stream for the last time. A call that unwinds, which a driver may do before it has had any effect, is made again: nobody
+    /// else could note the work.
     pub(crate) fn forget(&self, slot: &Arc<Slot>) {
-        match slot.last_work() {
+        let again = OnUnwind::new(|| self.end(slot));
+        self.end(slot);
+        again.disarm();
+    }
+
+    fn end(&self, slot: &Arc<Slot>) {
+        let last = slot.last_work();
+        slot.retire();
+        match last {
             Ok(last) => self.note(last),
             // What failed to be recorded was waited for, or else the device is poisoned.
             Err(error) => slot.core.park(error),
         }
-        slot.retire();
     }
 
     fn note(&self, last: Option<Completion>) {
-        let mut open = std::mem::take(&mut *self.0.lock());
-        open.extend(last);
-        open.retain(|last| match last.is_complete_in_cleanup() {
-            Ok(is_over) => !is_over,
+        let mut noted = self.0.lock();
+        noted.extend(last);
+        let mut over = noted.clone();
+        drop(noted);
+        // Asked without the lock. If that unwinds, all of them stay noted.
+        over.retain(|last| match last.is_complete_in_cleanup() {
+            Ok(is_over) => is_over,
             Err(error) => {
                 last.core().park(error);
-                true
+                false
             }
         });
-        self.0.lock().append(&mut open);
+        let is_over = |last: &Completion| over.iter().any(|it| it.point() == last.point());
+        self.0.lock().retain(|last| !is_over(last));
     }
 
     /// Waits for what is left. For the device's owner.

@@ -246,7 +246,8 @@ impl Stream {
         self.slot().is_done(synchronized)
     }
 
-    /// Queues something by a driver call of the caller's.
+    /// Queues something by a driver call of the caller's. `call` is made, and dropped, while the stream's lock is held: if it uses or ends
+    /// a handle of the stream, or a value that was used here, it waits for ever.
     ///
     /// # Errors
     /// What `call` returns, [`RuntimeError::Poisoned`], [`RuntimeError::CaptureWrongThread`].

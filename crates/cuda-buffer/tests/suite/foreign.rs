@@ -4,9 +4,12 @@ use crate::kit::{Kit, N, Rig, elements, step_of};
 use cuda_buffer::{
     BufferError, CaptureStep, CudaBuffer, DeviceData, DeviceSlab, Launch, PartitionedCudaBuffer,
 };
-use cuda_driver::{DevicePtr, Driver, EventFlags, Events, Memory, RawEvent, RawStream, Streams};
+use cuda_driver::{
+    Call, DevicePtr, Driver, EventFlags, Events, Memory, RawEvent, RawStream, Streams,
+};
 use cuda_runtime::Stream;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -196,6 +199,41 @@ fn what_can_not_be_adopted_is_refused_and_not_released() {
 }
 
 /// Kernels on a stream of the user's are waited for before their module is unloaded, whatever they use.
+/// A call that unwinds while Carve forgets a stream leaves out neither this one nor those forgotten before.
+#[test]
+fn a_call_that_unwinds_loses_no_adopted_stream() {
+    for (seed, call) in (0..40).map(|i| (i, [Call::EventRecord, Call::EventQuery][i as usize % 2]))
+    {
+        let rig = Rig::seeded(seed, 2);
+        let (sim, id) = (rig.sim.clone(), rig.device().id());
+        let own = [(); 2].map(|()| sim.stream_create(id, 0).unwrap());
+        {
+            let kit = Kit::new(rig.runtime.default_device());
+            // SAFETY: the streams are of the device, and are destroyed at the end.
+            let streams = own.map(|own| unsafe { rig.device().adopt_stream(own) }.unwrap());
+            for stream in &streams {
+                let mut x = CudaBuffer::<u32>::new(&rig.device(), 0).unwrap();
+                let mut access = x.write_synchronized_with(stream).unwrap();
+                let args = (0_u32, 2_u32, &mut access);
+                kit.step.launch(stream, elements(1), args).unwrap();
+                access.release().unwrap();
+            }
+            let [first, second] = streams;
+            drop(first);
+            sim.faults().unwind_nth(call, 1);
+            let ended = catch_unwind(AssertUnwindSafe(|| drop(second)));
+            assert!(ended.is_err(), "{call} was not made");
+        }
+        drop(rig);
+        for own in own {
+            // SAFETY: Carve has forgotten it.
+            unsafe { sim.stream_destroy(id, own) }.unwrap();
+        }
+        sim.shutdown();
+        sim.assert_no_reports();
+    }
+}
+
 #[test]
 fn the_device_ends_after_the_work_on_adopted_streams() {
     for uses_memory in [true, false] {
