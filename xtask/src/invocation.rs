@@ -87,6 +87,17 @@ impl Invocation {
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// What it prints on its standard output, or nothing when it fails. Its other stream is shown.
+    pub(crate) fn output(&self) -> Result<Option<String>, Failure> {
+        let mut command = self.command()?;
+        let output = command
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| self.not_started(&error))?;
+        let text = || String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(output.status.success().then(text))
+    }
+
     fn command(&self) -> Result<Command, Failure> {
         let [program, arguments @ ..] = self.words.as_slice() else {
             return Err(Failure::Usage("an empty command line".to_owned()));
@@ -149,9 +160,16 @@ mod tests {
     }
 
     #[test]
+    fn output_of_what_fails_is_none() {
+        let script = |code| Invocation::new("sh -c").arg(format!("echo out; exit {code}"));
+        assert_eq!(script(0).output().unwrap().as_deref(), Some("out\n"));
+        assert_eq!(script(4).output().unwrap(), None);
+    }
+
+    #[test]
     fn a_missing_program_is_a_failure_that_names_it() {
         let missing = Invocation::new("no-such-program-here --flag");
-        assert!(missing.answer().is_none());
+        assert!(missing.answer().is_none() && missing.output().is_err());
         assert!(
             missing
                 .succeeds()
