@@ -33,6 +33,13 @@ impl Invocation {
         self
     }
 
+    /// Words right behind the program's name: some lines end with what is for another program.
+    pub(crate) fn first(mut self, words: impl IntoIterator<Item = String>) -> Self {
+        let behind = self.words.len().min(1);
+        self.words.splice(behind..behind, words);
+        self
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
