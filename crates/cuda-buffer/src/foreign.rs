@@ -5,9 +5,10 @@ use crate::domain::{Domain, Memory, byte_count};
 use crate::ledger::Predecessors;
 use crate::{BufferError, BufferResult};
 use cuda_driver::{CallSite, DevicePtr, RawEvent};
-use cuda_runtime::{Completion, Device, RuntimeError, Stream};
+use cuda_runtime::{Completion, Device, OnUnwind, RuntimeError, Stream};
 use parking_lot::Mutex;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Release = Box<dyn FnOnce(DevicePtr) + Send>;
@@ -27,8 +28,9 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     /// nothing uses the memory any more. `stream` waits for it, and so does whoever accesses the buffer on another stream.
     ///
     /// `release` is called once, when the buffer is gone and everything that Carve has queued on the memory is done: on the thread
-    /// that drops the buffer when that is known by then, or else, and while the thread captures, on a thread of its own. It is not called when the work may never
-    /// end (a forgotten guard, a lost device); then the bytes are counted as leaked.
+    /// that drops the buffer when that is known by then, or else, and while the thread captures, on a thread of its own. When the work
+    /// may never end (a forgotten guard, a lost device), or that thread can't be started, it is neither called nor dropped, so that what
+    /// it owns stays; then the bytes are counted as leaked.
     ///
     /// The buffer is like any other, but can't be cut into parts or become an arena.
     ///
@@ -95,10 +97,10 @@ impl Foreign {
         let Some(release) = self.release.get_mut().take() else {
             return;
         };
+        // Called or kept for ever: it may own the memory, which is not to be freed under work that goes on.
+        let release = ManuallyDrop::new(release);
         if device.is_forked() {
-            // The parent does that.
-            std::mem::forget(release);
-            return;
+            return; // The parent does that.
         }
         let (address, bytes) = (self.address, self.bytes);
         if forgotten {
@@ -106,7 +108,10 @@ impl Foreign {
             return;
         }
         // A panic of the function has told so where it happened, and ends nobody's destructor.
-        let release = move || drop(catch_unwind(AssertUnwindSafe(|| release(address))));
+        let release = move || {
+            let release = ManuallyDrop::into_inner(release);
+            drop(catch_unwind(AssertUnwindSafe(|| release(address))));
+        };
         // What it calls, a capture of this thread could forbid.
         let may_call = cuda_runtime::refuse_in_capture("releasing memory").is_ok();
         if may_call && outstanding.iter().all(Completion::is_known_complete) {
@@ -114,12 +119,14 @@ impl Foreign {
         } else {
             let keep = device.clone();
             let wait = move || {
+                let lost = OnUnwind::new(|| keep.count_leak(bytes));
                 // A driver that could not tell may tell when it is asked again; the first error is reported all the same.
                 let waited = Completion::wait_all(&outstanding).or_else(|error| {
                     keep.park(error);
                     Completion::wait_all(&outstanding)
                 });
                 drop(outstanding);
+                lost.disarm();
                 match waited {
                     Ok(()) => {
                         // Whoever hears of the release finds nothing of the device held here.
@@ -135,8 +142,10 @@ impl Foreign {
             let thread = std::thread::Builder::new().name("carve-release".to_owned());
             if let Err(error) = thread.spawn(wait) {
                 device.count_leak(bytes);
-                let reason = error.to_string();
-                device.park(RuntimeError::NoThread { reason });
+                device.park(RuntimeError::NoThread {
+                    purpose: "releases adopted memory after its last use",
+                    reason: error.to_string(),
+                });
             }
         }
     }

@@ -29,7 +29,10 @@ impl Found {
         }
         let simulated = simulation
             .unwrap_or_else(cuda_sim::SimDriver::builder)
-            .build();
+            .try_build()
+            .map_err(|error| {
+                crate::RuntimeError::no_thread("stands for the simulated device", &error)
+            })?;
         Ok(Self {
             driver: simulated.as_driver(),
             simulated: Some(simulated),

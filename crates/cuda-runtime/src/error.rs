@@ -246,15 +246,25 @@ pub enum RuntimeError {
         value: usize,
     },
 
-    /// A thread of the runtime could not be started.
-    #[error("a thread of the runtime could not be started: {reason}")]
+    /// A thread could not be started.
+    #[error("a thread that {purpose} could not be started: {reason}")]
     NoThread {
+        /// What it was to do, such as "wakes who waits".
+        purpose: &'static str,
         /// The system's reason.
         reason: String,
     },
 }
 
 impl RuntimeError {
+    /// There is no thread that does this.
+    pub(crate) fn no_thread(purpose: &'static str, error: &std::io::Error) -> Self {
+        Self::NoThread {
+            purpose,
+            reason: error.to_string(),
+        }
+    }
+
     /// The driver's code, where a driver call is the cause.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {

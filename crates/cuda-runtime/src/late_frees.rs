@@ -265,9 +265,7 @@ pub(crate) fn start(
             BURYING.set(true);
             frees.free_until_closed(&core);
         })
-        .map_err(|error| RuntimeError::NoThread {
-            reason: error.to_string(),
-        })
+        .map_err(|error| RuntimeError::no_thread("frees memory after its last use", &error))
 }
 
 impl Device {

@@ -187,7 +187,5 @@ fn start(core: &Arc<DeviceCore>) -> RuntimeResult<JoinHandle<()>> {
             let _ = catch_unwind(AssertUnwindSafe(relax));
             core.notifier.run(&core);
         })
-        .map_err(|error| RuntimeError::NoThread {
-            reason: error.to_string(),
-        })
+        .map_err(|error| RuntimeError::no_thread("wakes who waits for work", &error))
 }

@@ -206,8 +206,20 @@ impl SimBuilder {
     }
 
     /// The simulated driver.
+    ///
+    /// # Panics
+    /// Where [`try_build`](Self::try_build) fails.
     #[must_use]
     pub fn build(self) -> SimDriver {
+        self.try_build()
+            .expect("the system gives the threads of the simulated device")
+    }
+
+    /// The simulated driver.
+    ///
+    /// # Errors
+    /// The system's own, when its threads can't be started: only a [`Schedule::Threaded`] has some.
+    pub fn try_build(self) -> std::io::Result<SimDriver> {
         SimDriver::from_config(self.0)
     }
 }

@@ -15,6 +15,7 @@ use cuda_driver::{
     RawStream,
 };
 use std::fmt;
+use std::io;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,19 +47,19 @@ impl SimDriver {
         SimBuilder::new()
     }
 
-    pub(crate) fn from_config(config: Config) -> Self {
+    pub(crate) fn from_config(config: Config) -> io::Result<Self> {
         let schedule = config.schedule;
         let core = Arc::new(Core::new(Sim::new(Arc::new(config))));
         let workers = match schedule {
-            Schedule::Threaded => Workers::start(Arc::clone(&core)),
+            Schedule::Threaded => Workers::start(Arc::clone(&core))?,
             Schedule::Stepped { .. } | Schedule::Eager => Workers::none(Arc::clone(&core)),
         };
-        Self {
+        Ok(Self {
             shared: Arc::new(Shared {
                 core,
                 _workers: workers,
             }),
-        }
+        })
     }
 
     /// This simulation as a driver, for the layers above.

@@ -6,6 +6,7 @@
 
 use crate::core::Core;
 use parking_lot::MutexGuard;
+use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle, ThreadId};
 use std::time::Instant;
@@ -43,27 +44,21 @@ impl Workers {
         }
     }
 
-    /// Starts the workers.
-    ///
-    /// # Panics
-    /// When the system gives no threads.
-    pub(crate) fn start(core: Arc<Core>) -> Self {
-        let start = |(name, may_call): (&str, bool)| {
-            let worker = Arc::clone(&core);
+    /// Starts the workers: both or, where the system gives no thread, none.
+    pub(crate) fn start(core: Arc<Core>) -> io::Result<Self> {
+        let mut workers = Self::none(core);
+        for (name, may_call) in [("device", false), ("callbacks", true)] {
+            let worker = Arc::clone(&workers.core);
             // Named among the living before it can end.
-            let mut sim = core.lock();
+            let mut sim = workers.core.lock();
             let thread = Builder::new()
                 .name(format!("cuda-sim {name}"))
-                .spawn(move || work(&worker, may_call))
-                .expect("the system gives a thread for the simulated device");
+                .spawn(move || work(&worker, may_call))?;
             sim.workers.alive.push(thread.thread().id());
-            thread
-        };
-        let threads = [("device", false), ("callbacks", true)].map(start);
-        Self {
-            threads: threads.into(),
-            core,
+            drop(sim);
+            workers.threads.push(thread);
         }
+        Ok(workers)
     }
 }
 

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BYTES: usize = 4 * N;
 
@@ -151,17 +151,45 @@ fn idle_memory_is_released_at_once_and_forgotten_memory_never() {
         Ok(library.address)
     );
 
-    let mut x = library.adopt(&s, &tell);
+    let owner = Arc::new(());
+    let owned = owner.clone();
+    let release = move |_| drop(owned);
+    // SAFETY: nobody else uses the memory.
+    let x = unsafe { CudaBuffer::<u32>::adopt(&s, library.address, N, None, release) };
+    let mut x = x.unwrap();
     let mut access = x.write_synchronized_with(&s).unwrap();
     let args = (N as u32, 1_u32, &mut access);
     kit.step.launch(&s, elements(N), args).unwrap();
     std::mem::forget(access);
     drop(x);
-    assert!(
-        told.recv_timeout(Duration::from_millis(5)).is_err(),
-        "it may be in use for ever"
-    );
+    s.synchronize().unwrap();
+    assert_eq!(Arc::strong_count(&owner), 2, "it may be in use for ever");
     assert_eq!(rig.device().alive().leaked_bytes, BYTES);
+    rig.sim.assert_no_reports();
+}
+
+/// Whether the work is over nobody knows then.
+#[test]
+fn memory_whose_wait_unwinds_is_counted_as_leaked() {
+    let rig = Rig::seeded(5, 1);
+    let [s] = rig.streams();
+    let library = Library::new(&rig, 1);
+    let (tell, told) = mpsc::channel();
+    let mut x = library.adopt(&s, &tell);
+    x.fill(&s, 2).unwrap();
+    rig.sim.faults().unwind_nth(Call::EventSynchronize, 1);
+    drop(x);
+    let begun = Instant::now();
+    while rig.device().alive().leaked_bytes == 0 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "nobody counts it"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(rig.sim.faults().clear(), 0);
+    assert_eq!(rig.device().alive().leaked_bytes, BYTES);
+    assert!(told.try_recv().is_err());
     rig.sim.assert_no_reports();
 }
 

@@ -14,6 +14,7 @@ mod foreign_faults;
 mod interleavings;
 mod kit;
 mod mutations;
+mod no_threads;
 mod operands;
 mod overlap;
 mod partition;

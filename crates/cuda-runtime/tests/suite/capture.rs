@@ -308,6 +308,7 @@ fn asking_whether_a_thread_captures_takes_no_parked_error() {
     let s = device.streams().acquire().unwrap();
     let capture = Capture::begin(&s, CaptureMode::ThreadLocal).unwrap();
     let parked = RuntimeError::NoThread {
+        purpose: "does nothing",
         reason: "a test".into(),
     };
     device.park(parked.clone());

@@ -8,6 +8,7 @@ mod executors;
 mod graphs;
 mod kit;
 mod memory;
+mod no_threads;
 mod places;
 mod pool;
 mod provider;

@@ -160,6 +160,7 @@ fn a_parked_error_costs_nobody_anything() {
     unsafe { another.enqueue(nothing) }.unwrap();
     touch(&stream, &memory);
     let parked = RuntimeError::NoThread {
+        purpose: "does nothing",
         reason: "a test".into(),
     };
     device.park(parked.clone());
