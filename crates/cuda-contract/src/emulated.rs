@@ -69,6 +69,19 @@ fn names() -> Vec<(&'static str, CString)> {
         .collect()
 }
 
+/// Objects of the driver that are alive: streams, events, graphs, captures, modules, memory. 0 on a real driver.
+#[must_use]
+pub fn alive() -> u64 {
+    type Alive = unsafe extern "C" fn(count: *mut u64) -> c_int;
+    let Some(alive) = function::<Alive>(c"carve_sim_alive") else {
+        return 0;
+    };
+    let mut count = 0;
+    // SAFETY: the pointer is to an integer of ours.
+    unsafe { alive(&mut count) };
+    count
+}
+
 /// What the simulation found wrong so far, taken away and printed; 0 on a real driver.
 #[must_use]
 pub fn take_reports() -> u64 {

@@ -8,6 +8,7 @@ use cuda_driver::{
     RawStream, Streams,
 };
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -27,21 +28,33 @@ use std::thread::{self, ThreadId};
 #[derive(Debug)]
 pub struct Failing {
     inner: Arc<dyn Driver>,
+    all_threads: bool,
     watch: Mutex<Option<Watch>>,
 }
 
 #[derive(Debug)]
 struct Watch {
-    /// Whose calls count; those of other threads go through.
-    thread: ThreadId,
-    plan: Option<(Call, u64, ErrorCode)>,
+    /// Whose calls count; those of other threads go through. `None` for those of all threads.
+    thread: Option<ThreadId>,
+    plan: Option<(Call, u64, Fails)>,
     seen: Seen,
 }
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+enum Fails {
+    Returns(ErrorCode),
+    Unwinds,
+}
+
+/// What a call that was told to unwind unwinds with.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwound(pub Call);
 
 /// What a [`Failing`] driver saw while it watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How often the thread made each call.
+    /// How often each call was made.
     pub calls: BTreeMap<Call, u64>,
     /// Whether the planned failure came.
     pub failed: bool,
@@ -53,7 +66,17 @@ impl Failing {
     pub fn new(inner: Arc<dyn Driver>) -> Self {
         Self {
             inner,
+            all_threads: false,
             watch: Mutex::new(None),
+        }
+    }
+
+    /// The same, which watches all threads, and not only the one that asks.
+    #[must_use]
+    pub fn on_all_threads(self) -> Self {
+        Self {
+            all_threads: true,
+            ..self
         }
     }
 
@@ -64,7 +87,13 @@ impl Failing {
 
     /// From now on counts the calls of this thread, and fails its `n`th of this name, from 1, with `code`.
     pub fn fail(&self, call: Call, n: u64, code: ErrorCode) {
-        self.begin(Some((call, n, code)));
+        self.begin(Some((call, n, Fails::Returns(code))));
+    }
+
+    /// As [`fail`](Self::fail), but the call unwinds with [`Unwound`], as a driver of somebody's own may that has a bug. No message is
+    /// printed.
+    pub fn unwind(&self, call: Call, n: u64) {
+        self.begin(Some((call, n, Fails::Unwinds)));
     }
 
     /// Watches no more, and fails nothing; what it saw.
@@ -73,9 +102,9 @@ impl Failing {
         watch.map(|watch| watch.seen).unwrap_or_default()
     }
 
-    fn begin(&self, plan: Option<(Call, u64, ErrorCode)>) {
+    fn begin(&self, plan: Option<(Call, u64, Fails)>) {
         *self.state() = Some(Watch {
-            thread: thread::current().id(),
+            thread: (!self.all_threads).then(|| thread::current().id()),
             plan,
             seen: Seen::default(),
         });
@@ -88,21 +117,24 @@ impl Failing {
     /// Before each call.
     fn pass(&self, call: Call, device: Option<DeviceId>) -> CudaResult<()> {
         let mut state = self.state();
-        let Some(watch) = state
-            .as_mut()
-            .filter(|watch| watch.thread == thread::current().id())
-        else {
+        let here = |thread| thread == thread::current().id();
+        let Some(watch) = state.as_mut().filter(|watch| watch.thread.is_none_or(here)) else {
             return Ok(());
         };
         let count = watch.seen.calls.entry(call).or_insert(0);
         *count += 1;
-        match watch.plan {
-            Some((planned, n, code)) if planned == call && *count == n => {
-                watch.seen.failed = true;
-                self.inner.counters().record(call);
-                Err(CudaError::new(code, call, device))
-            }
-            _ => Ok(()),
+        let planned = watch
+            .plan
+            .filter(|&(planned, n, _)| planned == call && *count == n);
+        let Some((.., fails)) = planned else {
+            return Ok(());
+        };
+        watch.seen.failed = true;
+        drop(state);
+        self.inner.counters().record(call);
+        match fails {
+            Fails::Returns(code) => Err(CudaError::new(code, call, device)),
+            Fails::Unwinds => resume_unwind(Box::new(Unwound(call))),
         }
     }
 }
@@ -137,6 +169,7 @@ impl Devices for Failing {
         MemGetInfo: fn memory_info(device: DeviceId) -> (u64, u64);
         DeviceCanAccessPeer: fn can_access_peer(device: DeviceId, peer: DeviceId) -> bool;
         CtxSynchronize: fn device_synchronize(device: DeviceId) -> ();
+        CtxSetCurrent: fn make_current(device: DeviceId) -> ();
     }
 }
 

@@ -37,7 +37,7 @@ mod order;
 pub mod signatures;
 mod subject;
 
-pub use failing::{Failing, Seen};
+pub use failing::{Failing, Seen, Unwound};
 pub use subject::{Bench, Need, Subject};
 
 use std::sync::{Mutex, PoisonError};

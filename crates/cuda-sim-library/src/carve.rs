@@ -1,4 +1,4 @@
-//! What this library has and a driver has not: kernels, counts of calls, and what the simulation found.
+//! What this library has and a driver has not: kernels, counts of calls, and what the simulation found and holds.
 
 use crate::export::{self, exports, library};
 use crate::types::{In, Out};
@@ -28,6 +28,11 @@ exports! {
         let export = export::all().nth(number).ok_or(ErrorCode::NOT_FOUND)?;
         name.put(export.name.as_ptr())?;
         bytes.put(export.name.len())
+    }
+
+    /// Number of objects that are alive, memory included.
+    fn carve_sim_alive(count: Out<u64>) {
+        count.put(library()?.sim.leak_report().len() as u64)
     }
 
     /// Takes what the simulation found: the number of reports. Their texts go to standard error.
