@@ -5,6 +5,7 @@ use crate::core::DeviceCore;
 use cuda_driver::{CaptureMode, CudaResult, Driver};
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -93,8 +94,10 @@ impl DeviceCore {
         }
         let strict = driver.exchange_capture_mode(CaptureMode::Relaxed)?;
         let result = calls(driver);
-        // The exchange worked a moment ago with the same arguments; a failure leaves this thread more permissive.
-        let _ = driver.exchange_capture_mode(strict);
+        // The exchange worked a moment ago with the same arguments; a failure leaves this thread more permissive. Where it unwinds, that has
+        // told so where it happened: what the calls have made must not be lost.
+        let exchange = || driver.exchange_capture_mode(strict);
+        let _ = catch_unwind(AssertUnwindSafe(exchange));
         result
     }
 }

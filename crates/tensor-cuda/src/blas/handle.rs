@@ -8,7 +8,7 @@ use super::workspace;
 use crate::TensorResult;
 use cuda_buffer::SharedCudaBuffer;
 use cuda_driver::CallSite;
-use cuda_runtime::{Device, RuntimeError, Stream, StreamId};
+use cuda_runtime::{Device, OnUnwind, RuntimeError, Stream, StreamId};
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::fmt;
@@ -342,11 +342,20 @@ impl State {
             self.counters.handles_made.fetch_add(1, Ordering::Relaxed);
             open(device, provider, generation)
         };
+        let unwound = OnUnwind::new(|| self.count_lost());
         let opened = match capturing {
             false => open(),
             true => workspace::beside_capture(open),
         };
-        opened.inspect_err(|_| self.pool.lock().made -= 1)
+        unwound.disarm();
+        opened.inspect_err(|_| self.count_lost())
+    }
+
+    /// A handle that was taken, or was to be made, is there no more.
+    #[cold]
+    pub(super) fn count_lost(&self) {
+        let mut pool = self.pool.lock();
+        pool.made = pool.made.saturating_sub(1);
     }
 
     /// Keeps a handle for the next call. Those of an earlier provider, and those beyond the number kept, are given up.

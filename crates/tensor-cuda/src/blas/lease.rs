@@ -3,7 +3,7 @@
 use super::admission::{Acquire, Permit};
 use super::handle::{Handle, State};
 use crate::TensorResult;
-use cuda_runtime::{AcquireStream, Device, Stream};
+use cuda_runtime::{AcquireStream, Device, OnUnwind, Stream};
 use parking_lot::Mutex;
 use std::fmt;
 use std::future::Future;
@@ -47,7 +47,9 @@ impl sealed::WithHandle for Stream {
     ) -> TensorResult<R> {
         let state = State::of(self.device());
         let mut handle = state.take(self, capturing)?;
+        let lost = OnUnwind::new(|| state.count_lost());
         let result = call(&state, &mut handle);
+        lost.disarm();
         state.give_back(handle, self);
         result
     }

@@ -5,10 +5,13 @@
 
 use crate::TensorResult;
 use cuda_buffer::{CudaBuffer, SharedCudaBuffer};
-use cuda_runtime::{Device, Session, Stream, StreamId};
+use cuda_driver::CallSite;
+use cuda_runtime::{Device, RuntimeError, Session, Stream, StreamId};
 use std::cell::RefCell;
 use std::ops::Deref;
+use std::panic::{Location, resume_unwind};
 use std::sync::{Arc, Weak};
+use std::thread::Builder;
 
 type Workspace = SharedCudaBuffer<u8>;
 
@@ -87,8 +90,24 @@ fn of_capture(session: &Session, stream: &Stream, bytes: usize) -> TensorResult<
     Ok(workspace)
 }
 
-/// Runs `make` while this thread captures: on a thread that does not, so that what it allocates is no part of the graph.
-pub(super) fn beside_capture<R: Send>(make: impl FnOnce() -> R + Send) -> R {
-    let made = std::thread::scope(|scope| scope.spawn(make).join());
-    made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Runs `make` while this thread captures: on a thread that does not, so that what it allocates is no part of the graph. Fails where no
+/// thread can be started.
+#[track_caller]
+pub(super) fn beside_capture<T: Send, E: From<RuntimeError> + Send>(
+    make: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T, E> {
+    let site = CallSite::current().unwrap_or_else(Location::caller);
+    let make = || {
+        let _site = CallSite::at(site);
+        make()
+    };
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name("carve-beside".to_owned());
+        let thread = thread.spawn_scoped(scope, make);
+        let thread = thread.map_err(|error| RuntimeError::NoThread {
+            purpose: "prepares a product beside its capture",
+            reason: error.to_string(),
+        })?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }

@@ -7,6 +7,7 @@ use cuda_runtime::Runtime;
 use cuda_sim::SimDriver;
 use ndarray::{Array2, array};
 use space_core::with_space;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tensor_cuda::{
     Blas, CudaTensor, HostBlas, Lease, MatrixHandle, MatrixProduct, MatrixProvider, TensorError,
@@ -142,6 +143,37 @@ fn handles_of_an_earlier_provider_are_not_kept() {
     assert_eq!(blas.counts().handles_made, 2);
     drop((stream, a, c, blas));
     setup.finish();
+}
+
+/// A handle that is lost with a call that unwinds leaves room for another: streams have one each, as before.
+#[test]
+fn handles_of_calls_that_unwind_are_made_anew() {
+    let sim = SimDriver::builder().build();
+    let runtime = Runtime::builder().driver(sim.as_driver()).build().unwrap();
+    let device = runtime.default_device();
+    let blas = Blas::of(device);
+    blas.set_handles(2);
+    let streams = device.streams().acquire_many(2).unwrap();
+    let a = CudaTensor::full(&streams[0], [2, 2], 1.0_f32).unwrap();
+    let mut c = CudaTensor::<f32, 2>::uninitialized(device, [2, 2]).unwrap();
+    // The workspace of a new handle, and the product by it.
+    for call in [Call::MemAllocFromPoolAsync, Call::LaunchKernel] {
+        for _ in 0..2 {
+            sim.faults().unwind_nth(call, 1);
+            let product = || assign_product(&streams[0], &mut c, &a, &a);
+            catch_unwind(AssertUnwindSafe(product)).unwrap_err();
+            assert_eq!(sim.faults().clear(), 0, "{call}");
+        }
+    }
+    let before = blas.counts().handles_made;
+    for stream in streams.iter().cycle().take(6) {
+        assign_product(stream, &mut c, &a, &a).unwrap();
+    }
+    assert_eq!(blas.counts().handles_made - before, 2);
+    assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((2, 2), 2.0));
+    drop((streams, a, c, blas));
+    runtime.shutdown().unwrap();
+    assert!(sim.shutdown().is_empty());
 }
 
 /// Every stream keeps its own workspace, as long as there are not more than handles; what shares one is ordered.

@@ -115,15 +115,14 @@ impl CublasHandle {
             memory,
             workspace,
         };
+        // Not known while it is tried, nor after.
+        let set = self.set.take();
         let called = trial.run(form.kind(self.provider.math_mode(), memory));
-        let called = called.inspect_err(|error| {
-            self.set = None;
-            session.doom(error);
-        })?;
+        let called = called.inspect_err(|error| session.doom(error))?;
         let Some(called @ (function, status)) = called else {
+            self.set = set;
             return Ok(());
         };
-        self.set = None;
         if status == cublasStatus_t::SUCCESS {
             return Ok(());
         }

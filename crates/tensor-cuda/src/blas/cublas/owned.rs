@@ -10,7 +10,7 @@ use super::needs::Target;
 use super::provider::Cublas;
 use crate::TensorResult;
 use cuda_driver::DeviceId;
-use cuda_runtime::{Device, RuntimeError};
+use cuda_runtime::{Device, OnUnwind, RuntimeError};
 use parking_lot::Mutex;
 use std::ptr::null_mut;
 
@@ -146,10 +146,12 @@ pub(super) fn end_idle(library: &'static Library, device: &Device) -> TensorResu
     cuda_runtime::refuse_in_capture("ending handles of cuBLAS")?;
     let mut ended = 0;
     while let Some(raw) = library.idle.take(device.id()) {
+        let unwound = OnUnwind::new(|| library.idle.put(device.id(), raw));
         let status = current(device).map(|()| {
             // SAFETY: nobody else has the handle, and its context is current. The library waits for its work.
             unsafe { (library.handles.cublasDestroy_v2)(raw.0) }
         });
+        unwound.disarm();
         if !matches!(status, Ok(cublasStatus_t::SUCCESS)) {
             library.idle.put(device.id(), raw);
         }

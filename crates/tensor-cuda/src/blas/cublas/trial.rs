@@ -11,8 +11,8 @@ use super::owned::RawHandle;
 use super::product::{Form, Kind, Memory};
 use super::setting::{Called, set};
 use crate::blas::workspace::beside_capture;
-use cuda_driver::{CaptureMode, CudaResult, DeviceId, DevicePtr, Driver, RawStream};
-use cuda_runtime::{Device, RuntimeResult};
+use cuda_driver::{CaptureMode, CaptureStatus, CudaResult, DeviceId, DevicePtr, Driver, RawStream};
+use cuda_runtime::{Device, OnUnwind, RuntimeResult};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 
@@ -60,23 +60,40 @@ impl Trial<'_> {
         driver.make_current(device)?;
         driver.exchange_capture_mode(CaptureMode::Relaxed)?;
         let stream = driver.stream_create(device, 0)?;
-        let called = driver.capture_begin(device, stream, CaptureMode::Relaxed);
-        let called = called.and_then(|()| {
-            // SAFETY: whoever tries has the handle for itself, and its context is current. The stream is alive, and what is queued on it
-            // never runs.
-            let called = unsafe { self.queue(stream) };
-            match driver.capture_end(device, stream) {
-                // SAFETY: nobody else knows the graph.
-                Ok(graph) => unsafe { driver.graph_destroy(device, graph) }.map(|()| called),
-                // What failed in it says more.
-                Err(_) if called.1 != cublasStatus_t::SUCCESS => Ok(called),
-                Err(error) => Err(error),
-            }
-        });
         // SAFETY: nothing is queued on the stream, and nobody else knows it. The handle is set anew before it is used again.
-        let destroyed = unsafe { driver.stream_destroy(device, stream) };
+        let destroy = || unsafe { driver.stream_destroy(device, stream) };
+        let unwound = OnUnwind::new(|| {
+            if is_captured(driver, device, stream) {
+                let _ = discard(driver, device, stream);
+            }
+            let _ = destroy();
+        });
+        let called = self.capture_on(driver, stream);
+        unwound.disarm();
+        let destroyed = destroy();
         let called = called?;
         destroyed.map(|()| called)
+    }
+
+    /// Captures the product on `stream`, and throws the graph away.
+    fn capture_on(&self, driver: &dyn Driver, stream: RawStream) -> CudaResult<Called> {
+        let device = self.device.id();
+        driver.capture_begin(device, stream, CaptureMode::Relaxed)?;
+        // SAFETY: whoever tries has the handle for itself, and its context is current. The stream is alive, and what is queued on it
+        // never runs.
+        let called = unsafe { self.queue(stream) };
+        let discarded = discard(driver, device, stream);
+        if discarded.is_err() && is_captured(driver, device, stream) {
+            // A stream can't be destroyed while it is captured. The first failure is the one that is told.
+            let _ = discard(driver, device, stream);
+        }
+        match discarded {
+            // What failed in it says more, unless the device is lost.
+            Err(error) if called.1 == cublasStatus_t::SUCCESS || error.code.is_sticky() => {
+                Err(error)
+            }
+            _ => Ok(called),
+        }
     }
 
     /// Queues the product on `stream`.
@@ -91,4 +108,17 @@ impl Trial<'_> {
             failed => failed,
         }
     }
+}
+
+/// Ends the capture of `stream` and throws its graph away.
+fn discard(driver: &dyn Driver, device: DeviceId, stream: RawStream) -> CudaResult<()> {
+    let graph = driver.capture_end(device, stream)?;
+    // SAFETY: nobody else knows the graph.
+    unsafe { driver.graph_destroy(device, graph) }
+}
+
+/// Whether a capture of `stream` is there to be ended.
+fn is_captured(driver: &dyn Driver, device: DeviceId, stream: RawStream) -> bool {
+    let status = driver.capture_status(device, stream);
+    status.is_ok_and(|status| status != CaptureStatus::None)
 }

@@ -2,6 +2,7 @@
 //! that they did nothing.
 
 mod batches;
+mod beside;
 mod captures;
 mod direct;
 mod double;
