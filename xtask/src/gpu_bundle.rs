@@ -2,6 +2,7 @@
 //! machine that has a GPU and no Rust.
 
 mod folder;
+mod machine;
 mod programs;
 mod script;
 
@@ -15,7 +16,7 @@ use crate::report::again;
 use crate::test_gpu::{self, Profile};
 use crate::toolkit;
 use crate::workspace;
-use programs::{BENCHMARKS, CHECKS, LIGHT, build};
+use programs::{BENCHMARKS, CHECKS, Entry, LIGHT};
 
 /// What the folder may take.
 const LIMIT_BYTES: u64 = 60 << 20;
@@ -91,6 +92,13 @@ fn failed(at: &Path, error: &io::Error) -> Failure {
 }
 
 fn make(how: Build) -> Result<PathBuf, Failure> {
+    let groups = match how {
+        Build::Bundle => vec![(CHECKS, Some("bundle")), (BENCHMARKS, Some("release"))],
+        Build::Dev => vec![(LIGHT, None)],
+    };
+    let entries: Vec<&Entry> = groups.iter().flat_map(|(entries, _)| *entries).collect();
+    let total = entries.len();
+    machine::check_sources(entries.iter().copied())?;
     toolkit::make()?;
     let folder = workspace::target_folder().join(match how {
         Build::Bundle => "gpu-bundle",
@@ -100,40 +108,31 @@ fn make(how: Build) -> Result<PathBuf, Failure> {
     if folder.exists() {
         std::fs::remove_dir_all(&folder).map_err(broken)?;
     }
-    let groups = match how {
-        Build::Bundle => vec![(CHECKS, Some("bundle")), (BENCHMARKS, Some("release"))],
-        Build::Dev => vec![(LIGHT, None)],
-    };
-    let total: usize = groups.iter().map(|(entries, _)| entries.len()).sum();
-    let (mut count, mut needed, mut list) = (0, (0, 0), String::new());
+    let mut count = 0;
     for (entries, profile) in groups {
-        for group in entries.chunk_by(|a, b| a.package == b.package && a.verb() == b.verb()) {
-            let names: Vec<&str> = group.iter().map(|entry| entry.target.1).collect();
-            println!(
-                "[{}/{total}] {}: {}",
-                count + group.len(),
-                group[0].package,
-                names.join(", ")
-            );
-            count += group.len();
-            let programs = build(group, profile)?;
-            for (entry, program) in group.iter().zip(programs) {
+        for part in programs::parts(entries, profile) {
+            count += part.len();
+            let names: Vec<&str> = part.iter().map(|entry| entry.place).collect();
+            println!("[{count}/{total}] {}", names.join(", "));
+            for (entry, program) in part.iter().zip(programs::build(part, profile)?) {
                 let copied = folder.join(entry.place);
                 std::fs::create_dir_all(copied.parent().unwrap_or(&folder)).map_err(broken)?;
                 std::fs::copy(program, &copied).map_err(broken)?;
                 strip(&copied);
-                // That one has its data beside it, and looks there first.
-                if entry.place != "programs/digits" {
-                    without_checkout(&copied)?;
-                }
-                needed = needed.max(glibc::needed_by(&copied).map_err(broken)?);
-                // Programs stay as they are, with what they read beside them.
-                if !entry.place.starts_with("programs/") {
-                    pack(&copied)?;
-                }
-                list += &entry.line();
             }
         }
+    }
+    let places = entries.iter().map(|entry| folder.join(entry.place));
+    machine::check(entries.iter().copied().zip(places))?;
+    let (mut needed, mut list) = ((0, 0), String::new());
+    for entry in &entries {
+        let program = folder.join(entry.place);
+        needed = needed.max(glibc::needed_by(&program).map_err(broken)?);
+        // Programs stay as they are, with what they read beside them.
+        if !entry.place.starts_with("programs/") {
+            pack(&program)?;
+        }
+        list += &entry.line();
     }
     std::fs::write(folder.join(LIST_NAME), list).map_err(broken)?;
     if how == Build::Bundle {
@@ -170,20 +169,6 @@ fn null_library(folder: &Path) -> Result<(), Failure> {
     made.map_err(|error| failed(&place, &error))?;
     strip(&place.join("libcuda.so.1"));
     Ok(())
-}
-
-/// Refuses a program that names the folder of the sources, which it will not find elsewhere.
-fn without_checkout(program: &Path) -> Result<(), Failure> {
-    let bytes = std::fs::read(program).map_err(|error| failed(program, &error))?;
-    let root = workspace::root().as_os_str().as_encoded_bytes();
-    match bytes.windows(root.len()).any(|window| window == root) {
-        false => Ok(()),
-        true => Err(Failure::Check(format!(
-            "{} names {}, which is not on another machine",
-            program.display(),
-            workspace::root().display()
-        ))),
-    }
 }
 
 fn check_size(bytes: u64) -> Result<(), Failure> {
@@ -224,17 +209,5 @@ mod tests {
         assert!(check_size(LIMIT_BYTES).is_ok());
         let refused = check_size(LIMIT_BYTES + 1).unwrap_err().to_string();
         assert!(refused.contains("62914561 bytes"), "{refused}");
-    }
-
-    #[test]
-    fn a_program_that_names_the_checkout_is_refused() {
-        let program = std::env::temp_dir().join(format!("carve-named-{}", std::process::id()));
-        std::fs::write(&program, b"\0nothing\0").unwrap();
-        assert!(without_checkout(&program).is_ok());
-        let text = format!("\0{}/crates\0", workspace::root().display());
-        std::fs::write(&program, text).unwrap();
-        let refused = without_checkout(&program);
-        std::fs::remove_file(&program).unwrap();
-        assert!(refused.is_err());
     }
 }

@@ -33,6 +33,13 @@ impl Invocation {
         self
     }
 
+    /// Words right behind the program's name: some lines end with what is for another program.
+    pub(crate) fn first(mut self, words: impl IntoIterator<Item = String>) -> Self {
+        let behind = self.words.len().min(1);
+        self.words.splice(behind..behind, words);
+        self
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
@@ -85,6 +92,17 @@ impl Invocation {
             .status
             .success()
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What it prints on its standard output, or nothing when it fails. Its other stream is shown.
+    pub(crate) fn output(&self) -> Result<Option<String>, Failure> {
+        let mut command = self.command()?;
+        let output = command
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| self.not_started(&error))?;
+        let text = || String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(output.status.success().then(text))
     }
 
     fn command(&self) -> Result<Command, Failure> {
@@ -149,9 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn output_of_what_fails_is_none() {
+        let script = |code| Invocation::new("sh -c").arg(format!("echo out; exit {code}"));
+        assert_eq!(script(0).output().unwrap().as_deref(), Some("out\n"));
+        assert_eq!(script(4).output().unwrap(), None);
+    }
+
+    #[test]
     fn a_missing_program_is_a_failure_that_names_it() {
         let missing = Invocation::new("no-such-program-here --flag");
-        assert!(missing.answer().is_none());
+        assert!(missing.answer().is_none() && missing.output().is_err());
         assert!(
             missing
                 .succeeds()

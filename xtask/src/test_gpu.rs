@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::doctor;
 use crate::failure::Failure;
 use crate::invocation::Invocation;
@@ -73,38 +75,56 @@ fn checked(tool: &str) -> Option<Invocation> {
         usual.exists().then_some(usual)
     };
     let checker = on_path.or_else(installed)?;
-    let options = match tool {
-        "memcheck" => " --report-api-errors no",
-        _ => "",
+    let options: &[&str] = match tool {
+        "memcheck" => &["--report-api-errors", "no"],
+        _ => &[],
     };
-    let checker = format!(
-        "{} --tool {tool}{options} --error-exitcode 9",
-        checker.display()
-    );
+    let checker = checker.display().to_string();
+    let words = [&[checker.as_str(), "--tool", tool][..], options].concat();
     let suite =
         Invocation::new("cargo test --package cuda-contract --features cuda --test hardware");
-    Some(through(suite, &checker).args(["--", "--test-threads=1"]))
+    let suite = suite.args(["--", "--test-threads=1"]);
+    Some(through(
+        suite,
+        &[&words, &["--error-exitcode", "9"][..]].concat(),
+    ))
 }
 
 /// A command whose programs find the libraries of this machine. Cargo puts its outputs into their path, and the emulated libraries among
 /// them have the names of the real ones.
 pub(crate) fn on_machine(line: Invocation) -> Invocation {
-    through(line, "")
+    through(line, &[])
 }
 
 /// The same, with the programs started by `wrapper`.
-fn through(line: Invocation, wrapper: &str) -> Invocation {
+fn through(line: Invocation, wrapper: &[&str]) -> Invocation {
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let path = without_outputs(&path, &workspace::target_folder());
+    started_by(line, &path, wrapper)
+}
+
+/// A command of cargo whose programs get a path of libraries.
+fn started_by(line: Invocation, path: &OsStr, wrapper: &[&str]) -> Invocation {
     let Some(host) = toolchain::host() else {
         return line;
     };
-    let host = host.to_uppercase().replace(['-', '.'], "_");
-    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let env = match without_outputs(&path, &workspace::target_folder()) {
-        path if path.is_empty() => "env -u LD_LIBRARY_PATH".to_owned(),
-        path => format!("env LD_LIBRARY_PATH={}", path.display()),
+    let variable = format!("LD_LIBRARY_PATH={}", path.display());
+    let env = match path.is_empty() {
+        true => ["env", "-u", "LD_LIBRARY_PATH"].as_slice(),
+        false => &["env", &variable],
     };
-    let runner = format!("{env} {wrapper}");
-    line.env(&format!("CARGO_TARGET_{host}_RUNNER"), runner.trim_end())
+    let words = [env, wrapper].concat();
+    // Cargo splits a variable at spaces. As an option it takes a list, of texts that TOML has as JSON, but not beside a text in
+    // somebody's own configuration.
+    if words.iter().any(|word| word.contains(char::is_whitespace)) {
+        let words = Value::from(words);
+        return line.first([
+            "--config".to_owned(),
+            format!("target.{host}.runner={words}"),
+        ]);
+    }
+    let host = host.to_uppercase().replace(['-', '.'], "_");
+    line.env(&format!("CARGO_TARGET_{host}_RUNNER"), words.join(" "))
 }
 
 /// A path of libraries without the folders in which cargo builds.
@@ -234,5 +254,37 @@ mod tests {
         let line = on_machine(Invocation::new("cargo test")).to_string();
         assert!(line.contains("_RUNNER='env "), "{line}");
         assert!(!line.contains("debug"), "{line}");
+    }
+
+    /// Cargo itself, with a program of its own as what is run: what it starts gets each word as it was.
+    #[test]
+    fn cargo_starts_programs_as_told() {
+        let place = std::env::temp_dir().join(format!("carve runner {}", std::process::id()));
+        std::fs::create_dir_all(place.join("src")).unwrap();
+        let manifest = "[package]\nname = \"nothing\"\nversion = \"0.0.0\"\n[workspace]\n";
+        std::fs::write(place.join("Cargo.toml"), manifest).unwrap();
+        std::fs::write(place.join("src/main.rs"), "fn main() {}").unwrap();
+        let manifest = place.join("Cargo.toml").display().to_string();
+        let line = Invocation::new("cargo run --offline --quiet --manifest-path").arg(manifest);
+        let line = line.env(
+            "CARGO_TARGET_DIR",
+            place.join("target").display().to_string(),
+        );
+        let script = "echo \"$LD_LIBRARY_PATH|$0|$#\"";
+        let spaces = ["sh", "-c", script, "a \"name\""];
+        let starts = |path: &str, wrapper: &[&str]| {
+            let line = started_by(line.clone(), OsStr::new(path), wrapper);
+            line.output().map(Option::unwrap_or_default)
+        };
+        let told = [
+            starts("/my cuda:/b", &spaces),
+            starts("", &spaces),
+            starts("/cuda", &["sh", "-c", "env"]),
+        ];
+        std::fs::remove_dir_all(&place).unwrap();
+        let told = told.map(Result::unwrap);
+        assert_eq!(told[0], "/my cuda:/b|a \"name\"|1\n");
+        assert_eq!(told[1], "|a \"name\"|1\n");
+        assert!(told[2].contains("\nLD_LIBRARY_PATH=/cuda\n"), "{}", told[2]);
     }
 }

@@ -72,6 +72,10 @@ lost() {
 ending() {
     if [ "$1" -eq 124 ] && [ -n "$timer" ]; then
         echo "was ended after $limit s"
+    elif [ "$1" -eq 137 ] && [ -n "$timer" ] && [ "$took" -ge "$limit" ]; then
+        echo "was killed after $limit s: it did not end when it was told to"
+    elif [ "$1" -eq 137 ]; then
+        echo "was killed by signal 9, as by a system that is out of memory"
     elif [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; then
         echo "was ended by signal $(($1 - 128))"
     else
@@ -83,12 +87,15 @@ child=
 run() {
     log=$(echo "$1" | tr ' /' '__').txt
     shift
+    began=$(date +%s)
     # shellcheck disable=SC2086
     $timer "$@" >"$log" 2>&1 </dev/null &
     child=$!
-    wait "$child"
+    # The shell may have a word of its own about who was killed.
+    wait "$child" 2>/dev/null
     code=$?
     child=
+    took=$(($(date +%s) - began))
     cat "$log"
     # What died may have left a line open.
     [ -z "$(tail -c 1 "$log")" ] || echo

@@ -137,6 +137,40 @@ mod tests {
         assert_eq!((last.as_str(), code), ("12 passed, 6 failed", 1));
     }
 
+    /// One from outside, and the timer's own, which it sends to what does not end when told to. Here that has no patience.
+    #[test]
+    fn whoever_is_killed_is_told_from_whoever_is_late() {
+        let timer = r#"shift 3
+            case "$1" in
+            */stubborn) sleep 1; kill -9 $$ ;;
+            esac
+            exec "$@""#;
+        let killed = "printf 'test big ... '; kill -9 $$";
+        let programs = [
+            DEVICE,
+            ("tests/killed", killed),
+            ("programs/stubborn", "exit 0"),
+            ("tests/good", GOOD),
+        ];
+        let told = "was killed by signal 9, as by a system that is out of memory";
+        let timed = [&programs[..], &[("bin/timeout", timer)]].concat();
+        for (name, programs) in [("killed", &programs[..]), ("late", &timed)] {
+            let bundle = Bundle::new(name, "2.1", programs);
+            let output = bundle.output(&["--limit", "1"]);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(stderr, "");
+            let (lost, last, _) = bundle.run(&["--limit", "1"]);
+            let mut expected = vec![format!("FAILED: tests/killed {told}, in big")];
+            let mut sum = "7 passed, 1 failed";
+            if name == "late" {
+                let told = "was killed after 1 s: it did not end when it was told to";
+                expected.push(format!("FAILED: programs/stubborn {told}"));
+                sum = "6 passed, 2 failed";
+            }
+            assert_eq!((lost, last.as_str()), (expected, sum));
+        }
+    }
+
     /// The timer puts what it starts into a group of its own, which Ctrl-C does not reach.
     #[test]
     fn a_signal_ends_the_program_and_the_rest() {

@@ -6,8 +6,6 @@
     reason = "each of those that include this file uses a part of it"
 )]
 
-use std::path::Path;
-
 use ndarray::{Array, Array1, Array2, Array3, ArrayView, Axis, Ix1, Ix2, Ix3, linalg, s};
 use ndarray_npy::ReadNpyExt;
 use space_array::{Kind, SpaceArray};
@@ -19,10 +17,12 @@ const KERNELS: usize = 8;
 const HIDDEN: usize = 32;
 const CLASSES: usize = 10;
 
+/// The images, in the program, which may run on a machine without the checkout.
+const IMAGES: &[u8] = include_bytes!("../../../tensor-cuda/data/digits/images.npy");
+
 /// The images, in batches of one size.
 pub(crate) fn batches() -> Vec<Array3<f32>> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tensor-cuda/data/digits/images.npy");
-    let images = Array2::<f32>::read_npy(std::fs::File::open(file).unwrap()).unwrap();
+    let images = Array2::<f32>::read_npy(IMAGES).unwrap();
     let each = images.nrows() / BATCHES;
     let batch = |i: usize| {
         let rows = images.slice(s![i * each..(i + 1) * each, ..]).to_owned();
