@@ -4,7 +4,7 @@ use crate::arena::{ArenaShared, Carves};
 use crate::buffer::CudaBuffer;
 use crate::domain::BASE_ALIGN;
 use crate::family::{DeviceMemory, DeviceRegion, number};
-use crate::{BufferError, BufferResult};
+use crate::{BufferError, BufferResult, Refused};
 use cuda_runtime::Device;
 use space_arena::{Arena, SlabOn};
 use space_core::{Keeper, Parts, Slab};
@@ -66,10 +66,10 @@ impl DeviceSlab {
     pub fn from_buffer(
         buffer: CudaBuffer<u8>,
         ledgers: usize,
-    ) -> Result<Self, (CudaBuffer<u8>, BufferError)> {
+    ) -> Result<Self, Refused<CudaBuffer<u8>>> {
         let carves = match Carves::new(ledgers) {
             Ok(carves) => carves,
-            Err(error) => return Err((buffer, error)),
+            Err(error) => return Err((buffer, error).into()),
         };
         let device = buffer.device().clone();
         let (allocation, outstanding) = buffer.into_allocation()?;

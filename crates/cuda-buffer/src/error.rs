@@ -313,13 +313,6 @@ impl From<CudaError> for BufferError {
     }
 }
 
-/// The error alone: what came with it is dropped.
-impl<V> From<(V, BufferError)> for BufferError {
-    fn from((_, error): (V, Self)) -> Self {
-        error
-    }
-}
-
 /// Names an operand of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -92,7 +92,7 @@ fn values_and_guards_end_without_a_lock() {
     let buffer = CudaBuffer::<u32>::from_slice(&device, &[1; 4]).unwrap();
     let pinned = PinnedBuffer::<u32>::new(&device, 4).unwrap();
     let uncut = CudaBuffer::<u32>::from_slice(&device, &[1; 8]).unwrap();
-    let parts = PartitionedCudaBuffer::new(uncut, &[0..4, 4..8]).map_err(|(_, error)| error);
+    let parts = PartitionedCudaBuffer::new(uncut, &[0..4, 4..8]).map_err(|refused| refused.error);
     let parts = parts.unwrap().into_parts();
     let (shared, pool) = (whole(&parts[0]), PinnedPool::new(&device));
     let read = buffer.read_synchronized_with(&stream).unwrap();
@@ -102,7 +102,7 @@ fn values_and_guards_end_without_a_lock() {
     let pool = &pool;
     in_child(move || {
         read.release().unwrap_err();
-        told(handle.into_vec().map_err(|(_, error)| error));
+        told(handle.into_vec().map_err(|refused| refused.error));
         drop(parts);
         told(pool.buffer::<u32>(4));
         pool.trim();
@@ -135,7 +135,7 @@ fn ledgers_at_home_are_left_there() {
         told(kept.to_vec());
         told(kept.blocking_read_access());
         told(kept.read_synchronized_with(other));
-        told(PartitionedCudaBuffer::new(whole, &[0..2, 2..4]).map_err(|(_, error)| error));
+        told(PartitionedCudaBuffer::new(whole, &[0..2, 2..4]).map_err(|refused| refused.error));
     });
     drop(locked);
 }

@@ -37,7 +37,7 @@
 //!
 //! - the values: [`CudaBuffer`] (`buffer`), [`PartitionedCudaBuffer`] (`partition`), [`PinnedBuffer`] (`pinned`, `registered`),
 //!   [`SharedCudaBuffer`] (`shared`), [`DeviceArray`] (`device_array`), [`CudaBufferView`] (`view`); `domain` is what they share, in `rooms` that are used again, `ledger` its pure
-//!   bookkeeping in lists of a `few`, [`DeviceData`] (`data`) what all can do;
+//!   bookkeeping in lists of a `few`, [`DeviceData`] (`data`) what all can do, [`Refused`] (`refused`) what gives a value back;
 //! - the spaces: `family` says what device memory is to them, [`DeviceSpace`] (`device_space`) and [`DeviceArena`]
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
 //! - accesses: `guard` under all of them, which begin in `ahead` and end in `ending`, `access` on a stream, `acquire` several at once, `slice` for addresses,
@@ -79,6 +79,7 @@ mod partition;
 mod pinned;
 mod pinned_pool;
 mod primitive;
+mod refused;
 mod registered;
 mod rooms;
 mod rows;
@@ -110,6 +111,7 @@ pub use owning::{OwningBlockingReadAccess, OwningReadAccess};
 pub use partition::{PartitionedCudaBuffer, PartitionedReadAccess, PartitionedWriteAccess};
 pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};
 pub use pinned_pool::{PinnedPool, PinnedPoolCounts};
+pub use refused::Refused;
 pub use rows::Rows;
 pub use shared::SharedCudaBuffer;
 pub use slice::{DeviceSlice, DeviceSliceMut};

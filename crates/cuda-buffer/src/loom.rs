@@ -350,7 +350,7 @@ fn loom_parts_that_end_at_once_leave_all_they_did() {
         let rig = Rig::new();
         let whole = CudaBuffer::<u8>::new(&rig.device, BYTES).unwrap();
         let parts = PartitionedCudaBuffer::new(whole, &[0..BYTES / 2, BYTES / 2..BYTES]);
-        let mut parts = parts.map_err(|(_, error)| error).unwrap().into_parts();
+        let mut parts = parts.map_err(|refused| refused.error).unwrap().into_parts();
         for (part, stream) in parts.iter_mut().zip(&rig.streams) {
             part.fill(stream, 1).unwrap();
         }

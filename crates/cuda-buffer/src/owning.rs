@@ -5,7 +5,7 @@ use crate::buffer::CudaBuffer;
 use crate::guard::{self, Hold};
 use crate::ledger::AccessKind;
 use crate::slice::DeviceSlice;
-use crate::{BufferError, BufferResult, OperandName};
+use crate::{BufferError, BufferResult, OperandName, Refused};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::{RuntimeResult, Stream};
 use std::fmt;
@@ -29,7 +29,7 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     pub fn into_read_synchronized_with(
         self,
         stream: &Stream,
-    ) -> Result<OwningReadAccess<T>, (Self, BufferError)> {
+    ) -> Result<OwningReadAccess<T>, Refused<Self>> {
         let _site = CallSite::enter();
         let since = CallSite::current().unwrap_or_else(Location::caller);
         let reached = self.domain().check_reach(stream);
@@ -42,7 +42,7 @@ impl<T: Copy + 'static> CudaBuffer<T> {
             Ok(hold) => Ok(OwningReadAccess {
                 live: Some((hold, self)),
             }),
-            Err(error) => Err((self, error)),
+            Err(error) => Err((self, error).into()),
         }
     }
 
@@ -51,16 +51,14 @@ impl<T: Copy + 'static> CudaBuffer<T> {
     /// # Errors
     /// With the buffer: as for [`DeviceData::blocking_read_access`](crate::DeviceData::blocking_read_access).
     #[track_caller]
-    pub fn into_blocking_read_access(
-        self,
-    ) -> Result<OwningBlockingReadAccess<T>, (Self, BufferError)> {
+    pub fn into_blocking_read_access(self) -> Result<OwningBlockingReadAccess<T>, Refused<Self>> {
         let _site = CallSite::enter();
         match BlockingAccess::begin(self.domain(), AccessKind::Read) {
             Ok(access) => Ok(OwningBlockingReadAccess {
                 _access: access,
                 buffer: self,
             }),
-            Err(error) => Err((self, error)),
+            Err(error) => Err((self, error).into()),
         }
     }
 }

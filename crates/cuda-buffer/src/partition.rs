@@ -6,7 +6,7 @@ use crate::ending::Ending;
 use crate::guard::{self, Hold};
 use crate::ledger::AccessKind;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
-use crate::{BufferError, BufferResult, OperandName};
+use crate::{BufferError, BufferResult, OperandName, Refused};
 use cuda_driver::{CallSite, DevicePtr};
 use cuda_runtime::{Device, RuntimeResult, Stream};
 use std::fmt;
@@ -61,9 +61,9 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
     pub fn new(
         buffer: CudaBuffer<T>,
         ranges: &[Range<usize>],
-    ) -> Result<Self, (CudaBuffer<T>, BufferError)> {
+    ) -> Result<Self, Refused<CudaBuffer<T>>> {
         if let Err(error) = check(ranges, buffer.len()) {
-            return Err((buffer, error));
+            return Err((buffer, error).into());
         }
         let mut next = 0;
         let covers = ranges.iter().all(|range| {
@@ -106,14 +106,14 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         }
         byte_count::<T>(end)?;
         let buffer = CudaBuffer::new(device, end)?;
-        Self::cut(buffer, &ranges, true).map_err(|(_, error)| error)
+        Self::cut(buffer, &ranges, true).map_err(Into::into)
     }
 
     fn cut(
         buffer: CudaBuffer<T>,
         ranges: &[Range<usize>],
         covers: bool,
-    ) -> Result<Self, (CudaBuffer<T>, BufferError)> {
+    ) -> Result<Self, Refused<CudaBuffer<T>>> {
         let (device, len) = (buffer.device().clone(), buffer.len());
         let (allocation, outstanding) = buffer.into_allocation()?;
         let whole = Arc::new(Whole::new(allocation));
@@ -149,10 +149,10 @@ impl<T: Copy + 'static> PartitionedCudaBuffer<T> {
         clippy::result_large_err,
         reason = "the parts come back, as a buffer does elsewhere"
     )]
-    pub fn into_whole(self) -> Result<CudaBuffer<T>, (Self, BufferError)> {
+    pub fn into_whole(self) -> Result<CudaBuffer<T>, Refused<Self>> {
         let sole = || self.parts.iter().try_for_each(CudaBuffer::check_sole);
         if let Err(error) = self.check_parts().and_then(|()| sole()) {
-            return Err((self, error));
+            return Err((self, error).into());
         }
         let device = self.parts.first().map(|part| part.device().clone());
         let Self {

@@ -4,7 +4,7 @@ use crate::domain::{Domain, Memory, byte_count};
 use crate::page_locked::PinnedMemory;
 use crate::pinned::PinnedBuffer;
 use crate::user_memory::UserMemory;
-use crate::{BufferError, BufferResult};
+use crate::{BufferResult, Refused};
 use bytemuck::Pod;
 use cuda_driver::CallSite;
 use cuda_runtime::Device;
@@ -37,12 +37,12 @@ impl<T: Pod> PinnedBuffer<T> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn register(device: &Device, values: Vec<T>) -> Result<Self, (Vec<T>, BufferError)> {
+    pub fn register(device: &Device, values: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
         let _site = CallSite::enter();
         let len = values.len();
         let bytes = match byte_count::<T>(len) {
             Ok(bytes) => bytes,
-            Err(error) => return Err((values, error)),
+            Err(error) => return Err((values, error).into()),
         };
         let memory = match UserMemory::new(values) {
             None => Memory::Empty,
@@ -51,7 +51,7 @@ impl<T: Pod> PinnedBuffer<T> {
                 Err((memory, error)) => {
                     // SAFETY: it was made of `values`, just before.
                     let values = unsafe { memory.into_vec(len) };
-                    return Err((values, error.into()));
+                    return Err((values, error.into()).into());
                 }
             },
         };
@@ -62,15 +62,16 @@ impl<T: Pod> PinnedBuffer<T> {
     /// not page-locked any more; of other page-locked memory the elements are copied. Waits until no copy uses the memory.
     ///
     /// # Errors
-    /// The buffer, with [`BufferError::Access`] when somebody holds an access, [`BufferError::Held`] when a graph or another
-    /// owner has the memory, [`RuntimeError::CaptureActive`](cuda_runtime::RuntimeError::CaptureActive) while this thread
-    /// captures, errors of the work waited for, or the driver's own. The memory stays locked then.
+    /// With the buffer: [`BufferError::Access`](crate::BufferError::Access) when somebody holds an access,
+    /// [`BufferError::Held`](crate::BufferError::Held) when a graph or another owner has the memory,
+    /// [`RuntimeError::CaptureActive`](cuda_runtime::RuntimeError::CaptureActive) while this thread captures, errors of the work waited
+    /// for, or the driver's own. The memory stays locked then.
     #[track_caller]
-    pub fn into_vec(mut self) -> Result<Vec<T>, (Self, BufferError)> {
+    pub fn into_vec(mut self) -> Result<Vec<T>, Refused<Self>> {
         let _site = CallSite::enter();
         match self.take_back() {
             Ok(values) => Ok(values),
-            Err(error) => Err((self, error)),
+            Err(error) => Err((self, error).into()),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::acquire::{ReadRequest, WriteRequest};
 use crate::buffer::CudaBuffer;
 use crate::domain::DomainId;
-use crate::{BufferError, data::DeviceData};
+use crate::{BufferError, Refused, data::DeviceData};
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,10 +45,13 @@ impl<T: Copy + 'static> SharedCudaBuffer<T> {
     ///
     /// # Errors
     /// The handle, when there are others.
-    pub fn into_buffer(self) -> Result<CudaBuffer<T>, (Self, BufferError)> {
+    pub fn into_buffer(self) -> Result<CudaBuffer<T>, Refused<Self>> {
         Arc::try_unwrap(self.0).map_err(|shared| {
             let holders = Arc::strong_count(&shared).saturating_sub(1).max(1);
-            (Self(shared), BufferError::Held { holders })
+            Refused {
+                value: Self(shared),
+                error: BufferError::Held { holders },
+            }
         })
     }
 }

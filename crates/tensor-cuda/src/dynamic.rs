@@ -2,7 +2,7 @@
 
 use crate::tensor::memory_of;
 use crate::{CudaTensor, DynLayout, Layout, TensorError, TensorResult, TensorView, TensorViewMut};
-use cuda_buffer::{CudaBuffer, DeviceData, ReadRequest, WriteRequest};
+use cuda_buffer::{CudaBuffer, DeviceData, ReadRequest, Refused, WriteRequest};
 use cuda_driver::CallSite;
 use cuda_runtime::Device;
 use std::fmt;
@@ -90,9 +90,9 @@ impl<T> DynTensor<T> {
     /// # Errors
     /// [`TensorError::PastMemory`], with the tensor, when the layout reaches past the memory.
     #[expect(clippy::result_large_err, reason = "what was given comes back")]
-    pub fn with_layout(self, layout: DynLayout) -> Result<Self, (Self, TensorError)> {
+    pub fn with_layout(self, layout: DynLayout) -> Result<Self, Refused<Self, TensorError>> {
         if let Err(error) = layout.check_memory("a tensor", self.buffer.len()) {
-            return Err((self, error));
+            return Err((self, error).into());
         }
         Ok(Self { layout, ..self })
     }
@@ -102,13 +102,15 @@ impl<T> DynTensor<T> {
     /// # Errors
     /// [`TensorError::RankMismatch`], with the tensor.
     #[expect(clippy::result_large_err, reason = "what was given comes back")]
-    pub fn into_ranked<const N: usize>(self) -> Result<CudaTensor<T, N>, (Self, TensorError)> {
+    pub fn into_ranked<const N: usize>(
+        self,
+    ) -> Result<CudaTensor<T, N>, Refused<Self, TensorError>> {
         match Layout::try_from(&self.layout) {
             Ok(layout) => {
                 debug_assert!(memory_of(&layout) <= self.buffer.len());
                 Ok(CudaTensor::of(self.buffer, layout))
             }
-            Err(error) => Err((self, error)),
+            Err(error) => Err((self, error).into()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What tensor operations report.
 
-use cuda_buffer::{AccessError, BufferError};
+use cuda_buffer::{AccessError, BufferError, Refused};
 use cuda_driver::{CudaError, DeviceId, LaunchError};
 use cuda_runtime::RuntimeError;
 use space_core::AllocError;
@@ -365,16 +365,16 @@ impl From<RuntimeError> for TensorError {
 }
 
 /// The error alone: the value that came with it is dropped.
-impl<V> From<(V, TensorError)> for TensorError {
-    fn from((_, error): (V, Self)) -> Self {
-        error
+impl<V> From<Refused<V, TensorError>> for TensorError {
+    fn from(refused: Refused<V, Self>) -> Self {
+        refused.error
     }
 }
 
 /// The error alone: the value that came with it is dropped.
-impl<V> From<(V, BufferError)> for TensorError {
-    fn from((_, error): (V, BufferError)) -> Self {
-        error.into()
+impl<V> From<Refused<V>> for TensorError {
+    fn from(refused: Refused<V>) -> Self {
+        refused.error.into()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::initial::{mark_uninitialized, mark_uninitialized_on_device};
 use crate::view::{IntoView, IntoViewMut, TensorView, TensorViewMut};
 use crate::{Layout, TensorError, TensorResult, host_transfer, transfer};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
-use cuda_buffer::{CudaBuffer, DeviceData, DeviceSpace, ReadRequest, WriteRequest};
+use cuda_buffer::{CudaBuffer, DeviceData, DeviceSpace, ReadRequest, Refused, WriteRequest};
 use cuda_driver::CallSite;
 use cuda_runtime::{Device, Stream};
 use ndarray::{Array, ArrayView, Dim, Dimension, IntoDimension};
@@ -174,9 +174,9 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
     pub fn from_buffer(
         buffer: CudaBuffer<T>,
         layout: Layout<N>,
-    ) -> Result<Self, (CudaBuffer<T>, TensorError)> {
+    ) -> Result<Self, Refused<CudaBuffer<T>, TensorError>> {
         if let Err(error) = layout.check_memory("a tensor", buffer.len()) {
-            return Err((buffer, error));
+            return Err((buffer, error).into());
         }
         Ok(Self { buffer, layout })
     }
@@ -218,13 +218,13 @@ impl<T: Copy + 'static, const N: usize> CudaTensor<T, N> {
     pub fn reshaped<const M: usize>(
         self,
         extents: [usize; M],
-    ) -> Result<CudaTensor<T, M>, (Self, TensorError)> {
+    ) -> Result<CudaTensor<T, M>, Refused<Self, TensorError>> {
         match self.layout.reshaped(extents) {
             Ok(layout) => Ok(CudaTensor {
                 buffer: self.buffer,
                 layout,
             }),
-            Err(error) => Err((self, error)),
+            Err(error) => Err((self, error).into()),
         }
     }
 }

@@ -117,7 +117,7 @@ impl World {
         y.fill(&streams[0], 2.0)?;
         let ranges: Vec<_> = (0..PARTS).map(|i| 4 * i..4 * i + 4).collect();
         let whole = CudaBuffer::new_on(&streams[0], 4 * PARTS)?;
-        let parts = PartitionedCudaBuffer::new(whole, &ranges).map_err(|(_, error)| error)?;
+        let parts = PartitionedCudaBuffer::new(whole, &ranges).map_err(|refused| refused.error)?;
         let kernel = device.kernel(&IMAGE, "add")?;
         let config = LaunchConfig::for_elements(N)?;
         join(&kernel, &config, &streams[0], &mut out, &x, &y)?;

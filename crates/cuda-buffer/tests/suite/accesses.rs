@@ -19,7 +19,7 @@ fn an_owning_access_gives_the_buffer_back_after_its_last_use() {
     let before = rig.device().call_counts();
     let last = x
         .into_read_synchronized_with(&two)
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
     // It refers to nothing, so it may go anywhere.
     let last = std::thread::scope(|scope| scope.spawn(move || last).join().unwrap());
@@ -38,7 +38,7 @@ fn an_owning_access_gives_the_buffer_back_after_its_last_use() {
 
     let kept = y
         .into_read_synchronized_with(&one)
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
     let y = kept.into_buffer().unwrap();
     assert_eq!(y.to_vec().unwrap(), [7; 8]);
@@ -55,9 +55,14 @@ fn an_owning_access_is_refused_while_a_forgotten_guard_writes() {
     let (x, error) = x
         .into_read_synchronized_with(&stream)
         .map(drop)
-        .unwrap_err();
+        .unwrap_err()
+        .into_parts();
     assert!(matches!(error, BufferError::Access(_)), "{error}");
-    let (x, error) = x.into_blocking_read_access().map(drop).unwrap_err();
+    let (x, error) = x
+        .into_blocking_read_access()
+        .map(drop)
+        .unwrap_err()
+        .into_parts();
     assert!(matches!(error, BufferError::Access(_)), "{error}");
     assert_eq!(x.len(), 8);
 }
@@ -206,12 +211,12 @@ fn shared_handles_are_checked_when_an_access_is_acquired() {
     AccessCompletion::new(&one).release(readers).unwrap();
     // A write and a read of the same value.
     assert!(acquire_all(&one, (here.write(), there.read())).is_err());
-    let (here, error) = here.into_buffer().unwrap_err();
+    let (here, error) = here.into_buffer().unwrap_err().into_parts();
     assert_eq!(error, BufferError::Held { holders: 1 });
     drop(there);
     assert_eq!(
         here.into_buffer()
-            .map_err(|(_, error)| error)
+            .map_err(|refused| refused.error)
             .unwrap()
             .len(),
         8

@@ -135,11 +135,11 @@ impl Fixture {
             src_pitch: 5,
         };
         z.copy_rows_from(&w, rows, s)?;
-        let own = PinnedBuffer::register(device, vec![5; N]).map_err(|(_, error)| error)?;
-        let kept = PinnedBuffer::register(device, vec![6; N]).map_err(|(_, error)| error)?;
+        let own = PinnedBuffer::register(device, vec![5; N]).map_err(|refused| refused.error)?;
+        let kept = PinnedBuffer::register(device, vec![6; N]).map_err(|refused| refused.error)?;
         w.copy_from_pinned(&own, t)?;
         z.copy_from_pinned(&kept, s)?;
-        assert_eq!(kept.into_vec().map_err(|(_, error)| error)?, [6; N]);
+        assert_eq!(kept.into_vec().map_err(|refused| refused.error)?, [6; N]);
         drop((short, own, z, w));
         device.drain_frees()?;
         Ok(())

@@ -136,14 +136,16 @@ fn idle_memory_is_released_at_once_and_forgotten_memory_never() {
 
     // Whole or not at all.
     let x = library.adopt(&s, &tell);
-    let (x, error) = PartitionedCudaBuffer::new(x, &[0..4, 4..N]).unwrap_err();
+    let (x, error) = PartitionedCudaBuffer::new(x, &[0..4, 4..N])
+        .unwrap_err()
+        .into_parts();
     assert_eq!(error, BufferError::ForeignMemory);
     let bytes = {
         // SAFETY: nobody uses the memory meanwhile.
         let told = unsafe { CudaBuffer::<u8>::adopt(&s, library.address, BYTES, None, |_| {}) };
         told.unwrap()
     };
-    let (bytes, error) = DeviceSlab::from_buffer(bytes, 4).unwrap_err();
+    let (bytes, error) = DeviceSlab::from_buffer(bytes, 4).unwrap_err().into_parts();
     assert_eq!(error, BufferError::ForeignMemory);
     drop((x, bytes));
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::kit::{Rig, cases};
 use cuda_buffer::{
-    BufferError, CaptureStep, CudaBuffer, DeviceData, PartitionedCudaBuffer, copy_slice,
+    BufferError, CaptureStep, CudaBuffer, DeviceData, PartitionedCudaBuffer, Refused, copy_slice,
 };
 use cuda_driver::Call;
 use proptest::prelude::*;
@@ -11,9 +11,9 @@ type Parts = PartitionedCudaBuffer<u8>;
 
 fn cut(rig: &Rig, len: usize, ranges: &[std::ops::Range<usize>]) -> Result<Parts, BufferError> {
     let whole = CudaBuffer::new(&rig.device(), len).unwrap();
-    PartitionedCudaBuffer::new(whole, ranges).map_err(|(whole, error)| {
-        assert_eq!(whole.len(), len, "the buffer comes back");
-        error
+    PartitionedCudaBuffer::new(whole, ranges).map_err(|refused| {
+        assert_eq!(refused.value.len(), len, "the buffer comes back");
+        refused.error
     })
 }
 
@@ -148,7 +148,7 @@ fn a_part_that_was_swapped_ends_access_of_all() {
         parts.write_synchronized_with(&stream).unwrap_err(),
         replaced
     );
-    let (mut parts, error) = parts.into_whole().unwrap_err();
+    let (mut parts, error) = parts.into_whole().unwrap_err().into_parts();
     assert_eq!(error, replaced);
     std::mem::swap(&mut parts.parts_mut()[1], &mut other);
     assert_eq!(parts.into_whole().unwrap().len(), 8);
@@ -166,15 +166,15 @@ fn what_a_graph_or_a_forgotten_guard_holds_is_not_put_together() {
     let graph = stream
         .capture(|_| parts.parts_mut()[0].fill(&stream, 2))
         .unwrap();
-    let (parts, error) = parts.into_whole().unwrap_err();
+    let (parts, error) = parts.into_whole().unwrap_err().into_parts();
     assert_eq!(error, BufferError::Held { holders: 1 });
     drop(graph);
     let whole = parts.into_whole().unwrap();
     let parts = PartitionedCudaBuffer::new(whole, &[0..8])
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
     std::mem::forget(parts.parts()[0].read_synchronized_with(&stream).unwrap());
-    let (parts, error) = parts.into_whole().unwrap_err();
+    let (parts, error) = parts.into_whole().unwrap_err().into_parts();
     assert!(matches!(error, BufferError::Access(_)), "{error}");
     drop(parts);
     // What is read under the forgotten guard may go on for ever: the allocation is lost and counted.
@@ -212,7 +212,7 @@ proptest! {
             model[ranges[at].clone()].fill(value);
         }
         if together {
-            let whole = parts.into_whole().map_err(|(_, error)| error).unwrap();
+            let whole = parts.into_whole().map_err(|refused| refused.error).unwrap();
             prop_assert_eq!(whole.to_vec().unwrap(), model);
         } else {
             let mut parts = parts.into_parts();
@@ -228,4 +228,30 @@ proptest! {
         drop(streams);
         rig.finish();
     }
+}
+
+/// What gives a value back is an error like any other, and goes through `?`.
+#[test]
+fn a_refusal_is_told_as_its_error_wherever_it_goes() {
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    let rig = Rig::seeded(0, 1);
+    let whole = || CudaBuffer::<f32>::new(&rig.device(), 8).unwrap();
+    let cut = || PartitionedCudaBuffer::new(whole(), &[0..4, 3..8]);
+    let alone = || -> Result<(), BufferError> { cut().map(drop).map_err(Into::into) };
+    let boxed = || -> Result<PartitionedCudaBuffer<f32>, Boxed> { Ok(cut()?) };
+    let error = BufferError::Overlap {
+        first: 0,
+        second: 1,
+    };
+    let (boxed, refused) = (boxed().unwrap_err(), cut().unwrap_err());
+    assert_eq!(alone(), Err(error.clone()));
+    for text in [boxed.to_string(), refused.to_string()] {
+        assert_eq!(text, error.to_string());
+    }
+    assert!(boxed.is::<Refused<CudaBuffer<f32>>>());
+    let (back, told) = refused.into_parts();
+    assert_eq!((back.len(), told), (8, error));
+    drop(back);
+    drop(boxed);
+    rig.finish();
 }

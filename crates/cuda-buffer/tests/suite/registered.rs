@@ -9,12 +9,12 @@ use cuda_sim::{Finding, LeakedObject, SimDriver};
 
 fn register<T: bytemuck::Pod>(device: &Device, values: Vec<T>) -> PinnedBuffer<T> {
     PinnedBuffer::register(device, values)
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap()
 }
 
 fn back<T: bytemuck::Pod>(buffer: PinnedBuffer<T>) -> Vec<T> {
-    buffer.into_vec().map_err(|(_, error)| error).unwrap()
+    buffer.into_vec().map_err(|refused| refused.error).unwrap()
 }
 
 /// How often memory was registered, and how often that ended.
@@ -118,7 +118,7 @@ fn a_graph_keeps_registered_memory() {
                 Ok::<(), BufferError>(())
             })
             .unwrap();
-        let (values, error) = during.unwrap();
+        let (values, error) = during.unwrap().into_parts();
         assert_eq!(values, [2; 3]);
         assert!(
             matches!(
@@ -129,7 +129,7 @@ fn a_graph_keeps_registered_memory() {
         );
         graph.launch(&t).unwrap();
         own.host_write().unwrap().fill(2);
-        let (held, error) = own.into_vec().unwrap_err();
+        let (held, error) = own.into_vec().unwrap_err().into_parts();
         assert!(
             matches!(error, BufferError::Held { holders: 1.. }),
             "{error}"
@@ -165,7 +165,7 @@ fn the_end_of_a_registration_waits_for_captures() {
         Ok::<(), BufferError>(())
     })
     .unwrap();
-    let (kept, error) = refused.unwrap();
+    let (kept, error) = refused.unwrap().into_parts();
     assert!(
         matches!(
             error,
@@ -190,7 +190,9 @@ fn failures_lose_nothing_that_is_not_counted() {
     let values = vec![1_u32; N];
     let address = values.as_ptr();
     rig.sim.faults().fail_nth(Call::MemHostRegister, 1, code);
-    let (values, error) = PinnedBuffer::register(&device, values).unwrap_err();
+    let (values, error) = PinnedBuffer::register(&device, values)
+        .unwrap_err()
+        .into_parts();
     assert!(
         matches!(&error, BufferError::Runtime(error) if error.code() == Some(code)),
         "{error}"
@@ -199,7 +201,7 @@ fn failures_lose_nothing_that_is_not_counted() {
 
     let own = register(&device, values);
     rig.sim.faults().fail_nth(Call::MemHostUnregister, 1, code);
-    let (own, error) = own.into_vec().unwrap_err();
+    let (own, error) = own.into_vec().unwrap_err().into_parts();
     assert!(
         matches!(&error, BufferError::Runtime(error) if error.code() == Some(code)),
         "{error}"
@@ -229,7 +231,7 @@ fn memory_that_may_be_in_use_is_never_freed() {
     let device = rig.device();
     let mut own = register(&device, vec![1_u32; N]);
     std::mem::forget(own.host_write().unwrap());
-    let (own, error) = own.into_vec().unwrap_err();
+    let (own, error) = own.into_vec().unwrap_err().into_parts();
     assert!(matches!(error, BufferError::Access(_)), "{error}");
     drop(own);
     assert_eq!(device.alive().leaked_bytes, 4 * N);
@@ -255,7 +257,7 @@ fn memory_that_may_be_in_use_is_never_freed() {
     rig.sim
         .faults()
         .fail_nth(Call::EventSynchronize, 1, ErrorCode::ILLEGAL_ADDRESS);
-    let (busy, error) = busy.into_vec().unwrap_err();
+    let (busy, error) = busy.into_vec().unwrap_err().into_parts();
     assert!(matches!(error, BufferError::Runtime(_)), "{error}");
     assert!(device.is_poisoned());
     drop((idle, busy));

@@ -372,7 +372,9 @@ fn ledgers_without_end_are_refused_and_the_buffer_comes_back() {
     let rig = Rig::seeded(0, 1);
     let mut buffer = CudaBuffer::<u8>::from_slice(&rig.device(), &[7; 512]).unwrap();
     for ledgers in [usize::MAX, isize::MAX as usize, 1 << 52] {
-        let (back, error) = DeviceSlab::from_buffer(buffer, ledgers).unwrap_err();
+        let (back, error) = DeviceSlab::from_buffer(buffer, ledgers)
+            .unwrap_err()
+            .into_parts();
         buffer = back;
         assert!(
             match error {

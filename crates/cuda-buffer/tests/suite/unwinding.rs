@@ -95,7 +95,7 @@ impl Fixture {
         AccessCompletion::new(s).release((out, from))?;
         let last = z
             .into_read_synchronized_with(t)
-            .map_err(|(_, error)| error)?;
+            .map_err(|refused| refused.error)?;
         last.release()?;
         pinned.host_read().map(drop)
     }

@@ -419,7 +419,7 @@ fn types_axes_and_layouts_that_dont_exist() {
             CudaBuffer::<[u8; 3]>::from_slice(device, &[[1, 2, 3]; 2]).unwrap(),
             Layout::row_major([2]).unwrap(),
         )
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap()
     };
     let (mut three_bytes, more) = (odd(), odd());
@@ -451,7 +451,7 @@ fn types_axes_and_layouts_that_dont_exist() {
         }
         let short = CudaBuffer::<f32>::new(device, 5).unwrap();
         refused! { list;
-            PastMemory "a tensor" ["0..6", "5"]: CudaTensor::from_buffer(short, *a.layout()).map(drop).map_err(|(_, error)| error);
+            PastMemory "a tensor" ["0..6", "5"]: CudaTensor::from_buffer(short, *a.layout()).map(drop).map_err(|refused| refused.error);
             LeadingDimension "" ["[3, 2]", "dimension of 2", "least 3"]: Layout::column_major_padded([3, 2], 2).map(drop);
             LeadingDimension "" ["[3, 2]", "dimension of 0", "least 2"]: Layout::row_major_padded([3, 2], 0).map(drop);
             OutOfBounds "" ["2..4", "dimension 1", "extent 3"]: a.view().slice(1, 2..4).map(drop);

@@ -2,7 +2,7 @@
 
 use cuda_buffer::{
     AccessError, BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData,
-    DeviceSpace, PartitionedCudaBuffer,
+    DeviceSpace, PartitionedCudaBuffer, Refused,
 };
 use cuda_driver::{CudaError, DeviceId, LaunchConfig, LaunchError, ModelError};
 use cuda_runtime::{Device, Runtime, RuntimeError};
@@ -31,6 +31,9 @@ fn errors_are_sent_shared_and_boxed() {
     check::<async_value::AsyncError>();
     check::<async_value::Failure>();
     check::<TensorError>();
+    fn with_a_value<E: Error + Send + Sync + 'static>() {}
+    with_a_value::<Refused<CudaBuffer<u8>>>();
+    with_a_value::<Refused<CudaTensor<f32, 2>, TensorError>>();
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn a_buffer_result_carries_what_a_step_meets() {
     into::<RuntimeError>();
     into::<AccessError>();
     into::<BufferError>();
-    into::<(CudaBuffer<u8>, BufferError)>();
+    into::<Refused<CudaBuffer<u8>>>();
 
     fn step(device: &Device) -> BufferResult<usize> {
         let stream = device.streams().acquire()?;

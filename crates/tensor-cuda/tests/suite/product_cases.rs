@@ -72,7 +72,7 @@ fn case_22_padded_matrices_keep_their_padding() {
             cuda_buffer::CudaBuffer::from_slice(setup.device(), &[7.0; 8]).unwrap(),
             layout,
         )
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
         assign_product(&setup.stream, &mut c, &ones, &ones).unwrap();
         assert_eq!(c.to_ndarray().unwrap(), array![[2.0, 2.0], [2.0, 2.0]]);
@@ -86,7 +86,7 @@ fn case_22_padded_matrices_keep_their_padding() {
     let short = cuda_buffer::CudaBuffer::<f64>::new(setup.device(), 6).unwrap();
     let error = CudaTensor::from_buffer(short, Layout::column_major_padded([2, 2], 5).unwrap())
         .unwrap_err()
-        .1;
+        .error;
     assert!(
         matches!(
             error,

@@ -225,7 +225,7 @@ fn ranks_change_between_compile_time_and_run_time() {
         .unwrap();
     let tensor = tensor
         .with_layout(layout)
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
     let expected = host
         .view()
@@ -233,7 +233,11 @@ fn ranks_change_between_compile_time_and_run_time() {
         .slice_move(ndarray::s![..;-3, .., ..])
         .to_owned();
     assert_eq!(to_ndarray(tensor.view::<3>().unwrap()).unwrap(), expected);
-    let (tensor, error) = tensor.into_ranked::<2>().map(drop).unwrap_err();
+    let (tensor, error) = tensor
+        .into_ranked::<2>()
+        .map(drop)
+        .unwrap_err()
+        .into_parts();
     assert!(
         matches!(
             error,
@@ -246,10 +250,10 @@ fn ranks_change_between_compile_time_and_run_time() {
     );
     let ranked = tensor
         .into_ranked::<3>()
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
     assert_eq!(ranked.to_ndarray().unwrap(), expected);
-    let (ranked, error) = ranked.reshaped([12]).map(drop).unwrap_err();
+    let (ranked, error) = ranked.reshaped([12]).map(drop).unwrap_err().into_parts();
     assert!(
         matches!(error, TensorError::CannotReshape { .. }),
         "{error}"

@@ -27,7 +27,7 @@ fn case_12_a_buffer_outlives_the_graph_that_used_it() {
     graph.launch(&s).unwrap();
     let mut held = CudaBuffer::<u8>::new(&device, 64).unwrap();
     let other = s.capture(|_| held.fill(&s, 1)).unwrap();
-    let (held, error) = DeviceSlab::from_buffer(held, 4).unwrap_err();
+    let (held, error) = DeviceSlab::from_buffer(held, 4).unwrap_err().into_parts();
     assert!(matches!(error, BufferError::Held { .. }), "{error}");
     drop((graph, other));
     y.fill(&t, 3).unwrap();

@@ -130,9 +130,9 @@ fn case_13_a_refused_writer_is_in_nobodys_way() {
         });
         drop(x.write().synchronized_with(&t).unwrap());
     }
-    let whole = x.into_buffer().map_err(|(_, error)| error).unwrap();
+    let whole = x.into_buffer().map_err(|refused| refused.error).unwrap();
     let mut parts = PartitionedCudaBuffer::new(whole, &[0..16, 16..24])
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.error)
         .unwrap();
     let [left, right] = parts.parts_mut() else {
         unreachable!()

@@ -147,7 +147,8 @@ fn empty_buffers(rig: Rig) {
     assert!(left.is_empty() && right.is_empty());
     assert_eq!(block_on(x.to_vec_async()).unwrap(), [0.0; 0]);
     x.synchronize().unwrap();
-    let registered = PinnedBuffer::<f32>::register(&device, Vec::new()).map_err(|(_, error)| error);
+    let registered =
+        PinnedBuffer::<f32>::register(&device, Vec::new()).map_err(|refused| refused.error);
     assert_eq!(registered.unwrap().host_read().unwrap().len(), 0);
     assert!(
         PinnedPool::new(&device)

@@ -3,7 +3,7 @@
 use super::op::Op;
 use super::world::World;
 use crate::kit::{N, elements, step_of};
-use cuda_buffer::{BufferError, BufferResult, DeviceData, Launch, PartitionedCudaBuffer};
+use cuda_buffer::{BufferError, BufferResult, DeviceData, Launch, PartitionedCudaBuffer, Refused};
 
 impl World {
     pub(super) fn cut(&mut self, op: &Op) -> BufferResult<()> {
@@ -27,11 +27,14 @@ impl World {
         let mut parts = match PartitionedCudaBuffer::new(whole, &ranges) {
             Ok(parts) => parts,
             // A graph holds it, or it is somebody else's.
-            Err((whole, BufferError::Held { .. } | BufferError::ForeignMemory)) => {
+            Err(Refused {
+                value: whole,
+                error: BufferError::Held { .. } | BufferError::ForeignMemory,
+            }) => {
                 self.buffers[b].data = whole;
                 return Ok(());
             }
-            Err((_, error)) => return Err(error),
+            Err(refused) => return Err(refused.error),
         };
         let kit = self.places[d].kit.clone();
         for (part, stream) in parts.parts_mut().iter_mut().zip(&streams) {
@@ -59,7 +62,7 @@ impl World {
         let model = self.buffers[b].model.clone();
         self.mapped(dst, &model, 31);
         match drop_from {
-            None => self.buffers[b].data = parts.into_whole().map_err(|(_, error)| error)?,
+            None => self.buffers[b].data = parts.into_whole().map_err(|refused| refused.error)?,
             Some(first) => {
                 let mut parts = parts.into_parts();
                 parts.rotate_left(first as usize % 3);

@@ -6,7 +6,7 @@ use super::op::Op;
 use crate::kit::{Kit, N, Rig, elements, map_of};
 use cuda_buffer::{
     BufferError, BufferResult, CaptureStep, CapturedLaunch, CudaBuffer, DeviceArena, DeviceData,
-    DeviceSlab, Graph, Kept, Launch, PinnedBuffer, PinnedPool,
+    DeviceSlab, Graph, Kept, Launch, PinnedBuffer, PinnedPool, Refused,
 };
 use cuda_runtime::{Capture, Device, Stream};
 use std::cell::{Cell, RefCell};
@@ -268,8 +268,11 @@ impl World {
                         register(&self.places[0].device, values)?
                     }
                     // A graph has it.
-                    Err((pinned, BufferError::Held { .. })) => pinned,
-                    Err((_, error)) => return Err(error),
+                    Err(Refused {
+                        value: pinned,
+                        error: BufferError::Held { .. },
+                    }) => pinned,
+                    Err(refused) => return Err(refused.error),
                 };
                 self.pinned.push((back, held));
             }
@@ -301,7 +304,7 @@ impl World {
                 let Value { data, model, .. } = self.renew(b, None, &stream, *v)?;
                 let read = data
                     .into_read_synchronized_with(&stream)
-                    .map_err(|(_, error)| error)?;
+                    .map_err(|refused| refused.error)?;
                 let mut out = self.buffers[dst].data.write_synchronized_with(&stream)?;
                 let args = (N as u32, 29_u32, &mut out, &read);
                 self.places[d].kit.map.launch(&stream, elements(N), args)?;
@@ -461,5 +464,5 @@ impl World {
 }
 
 fn register(device: &Device, values: Vec<u32>) -> BufferResult<PinnedBuffer<u32>> {
-    PinnedBuffer::register(device, values).map_err(|(_, error)| error)
+    PinnedBuffer::register(device, values).map_err(|refused| refused.error)
 }

@@ -52,7 +52,10 @@ pub(super) static KINDS: &[Kind] = &[
         let mut parts = halves(c.buffer()?)?;
         c.no_waits();
         parts.parts_mut()[0].fill(s, 2)?;
-        parts.into_whole().map_err(|(_, error)| error)?.fill(t, 3)
+        parts
+            .into_whole()
+            .map_err(|refused| refused.error)?
+            .fill(t, 3)
     }),
     kind("all parts after one of them", OfDevice, |c, [s, t, _]| {
         let mut parts = halves(c.buffer()?)?;
@@ -222,7 +225,7 @@ pub(super) static KINDS: &[Kind] = &[
         |c, [s, t, _]| {
             let (mut x, y) = (c.buffer()?, c.buffer()?);
             let pinned = PinnedBuffer::register(c.device(), vec![2; N]);
-            let mut pinned = pinned.map_err(|(_, error)| error)?;
+            let mut pinned = pinned.map_err(|refused| refused.error)?;
             c.no_waits();
             x.copy_from_pinned(&pinned, s)?;
             y.copy_to_pinned(&mut pinned, t)
@@ -286,7 +289,7 @@ fn fill_carve(arena: &mut DeviceArena, stream: &Stream) -> BufferResult<()> {
 }
 
 fn halves(x: CudaBuffer<u32>) -> BufferResult<PartitionedCudaBuffer<u32>> {
-    PartitionedCudaBuffer::new(x, &[0..N / 2, N / 2..N]).map_err(|(_, error)| error)
+    PartitionedCudaBuffer::new(x, &[0..N / 2, N / 2..N]).map_err(|refused| refused.error)
 }
 
 /// A graph of one step on the buffer.

@@ -29,10 +29,10 @@ pub(super) static KINDS: &[Kind] = &[
     kind("a vector is taken back", OfHost, |c, [s, _, _]| {
         let mut x = c.buffer()?;
         let pinned = PinnedBuffer::register(c.device(), vec![2; N]);
-        let pinned = pinned.map_err(|(_, error)| error)?;
+        let pinned = pinned.map_err(|refused| refused.error)?;
         c.no_waits();
         x.copy_from_pinned(&pinned, s)?;
-        pinned.into_vec().map_err(|(_, error)| error)?.fill(3);
+        pinned.into_vec().map_err(|refused| refused.error)?.fill(3);
         Ok(())
     }),
     kind("a copy to ordinary memory", OfHost, |c, [s, _, _]| {
@@ -196,7 +196,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind("registered memory is freed", ByAsking, |c, [s, _, _]| {
         let mut x = c.buffer()?;
         let pinned = PinnedBuffer::register(c.device(), vec![2; N]);
-        let pinned = pinned.map_err(|(_, error)| error)?;
+        let pinned = pinned.map_err(|refused| refused.error)?;
         c.no_waits();
         x.copy_from_pinned(&pinned, s)?;
         drop(pinned);
