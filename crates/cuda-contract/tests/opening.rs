@@ -55,6 +55,44 @@ fn an_old_driver_is_told_with_its_version() {
 }
 
 #[test]
+fn a_driver_that_does_not_start_is_told_by_its_code() {
+    if is_emulated() {
+        let code = |code| opened(&[("CARVE_SIM_INIT", Some(code))]);
+        let refused = "Refused { code: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH [803] }";
+        assert_eq!(code("803"), refused);
+        assert_eq!(code("100"), "NoDevice { visible: None }");
+        // Of the link library: a driver without the function.
+        assert_eq!(code("36"), "TooOld { version: None }");
+    }
+}
+
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn child_with_a_runtime() {
+    match cuda_runtime::Runtime::builder().build() {
+        Ok(runtime) => println!("answer: simulated {}", runtime.simulation().is_some()),
+        Err(error) => println!("answer: {error}"),
+    }
+}
+
+/// A runtime takes the driver, simulates where there is nothing to take, and fails where something is and can't be used.
+#[test]
+fn a_runtime_simulates_only_where_there_is_no_driver_or_device() {
+    let built = |variable| answer("child_with_a_runtime", &[variable]);
+    let simulated = "simulated true";
+    assert_eq!(built(("CUDA_VISIBLE_DEVICES", Some(""))), simulated);
+    if is_emulated() {
+        let unchanged = ("CARVE_SIM_INIT", None);
+        assert_eq!(built(unchanged), "simulated false");
+        assert_eq!(built(("LD_LIBRARY_PATH", None)), simulated);
+        let old = built(("CARVE_SIM_VERSION", Some("11040")));
+        assert!(old.contains("supports CUDA 11.4, and CUDA 11.7"), "{old}");
+        let refused = built(("CARVE_SIM_INIT", Some("802")));
+        assert!(refused.contains("CUDA_ERROR_SYSTEM_NOT_READY"), "{refused}");
+    }
+}
+
+#[test]
 fn hidden_devices_are_no_devices() {
     let answer = opened(&[("CUDA_VISIBLE_DEVICES", Some(""))]);
     assert_eq!(answer, r#"NoDevice { visible: Some("") }"#);

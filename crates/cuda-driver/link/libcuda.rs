@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// `CUDA_ERROR_STUB_LIBRARY`: there is no `libcuda.so.1`, or it can't be opened.
 const NO_LIBRARY: c_int = 34;
-/// `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER`: the library has no such function.
+/// `cudaErrorCallRequiresNewerDriver` of the runtime library, as the driver has no code for it: the library has no such function.
 const TOO_OLD: c_int = 36;
 
 const RTLD_NOW: c_int = 2;

@@ -33,8 +33,11 @@ codes! {
     DEINITIALIZED = 4, "CUDA_ERROR_DEINITIALIZED";
     /// There is no driver: the link library of Carve returns this where `libcuda.so.1` is missing, as the toolkit's own does.
     STUB_LIBRARY = 34, "CUDA_ERROR_STUB_LIBRARY";
-    /// The driver is too old to have this call.
-    CALL_REQUIRES_NEWER_DRIVER = 36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER";
+    /// The driver is too old to have this call: the link library of Carve returns this, as NVIDIA's runtime library does. Drivers have
+    /// no such code.
+    CALL_REQUIRES_NEWER_DRIVER = 36, "cudaErrorCallRequiresNewerDriver";
+    /// Somebody else has the device for himself, or it has just been lost.
+    DEVICE_UNAVAILABLE = 46, "CUDA_ERROR_DEVICE_UNAVAILABLE";
     /// No device that this driver can use.
     NO_DEVICE = 100, "CUDA_ERROR_NO_DEVICE";
     /// The device ordinal does not exist.
@@ -43,14 +46,22 @@ codes! {
     INVALID_IMAGE = 200, "CUDA_ERROR_INVALID_IMAGE";
     /// The context is not valid (not current, or destroyed).
     INVALID_CONTEXT = 201, "CUDA_ERROR_INVALID_CONTEXT";
+    /// The image has no code for this device.
+    NO_BINARY_FOR_GPU = 209, "CUDA_ERROR_NO_BINARY_FOR_GPU";
     /// An uncorrectable memory error on the device. Sticky.
     ECC_UNCORRECTABLE = 214, "CUDA_ERROR_ECC_UNCORRECTABLE";
     /// Direct peer access is not possible between these devices.
     PEER_ACCESS_UNSUPPORTED = 217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED";
+    /// The PTX can't be compiled.
+    INVALID_PTX = 218, "CUDA_ERROR_INVALID_PTX";
     /// An uncorrectable error of the link between devices. Sticky.
     NVLINK_UNCORRECTABLE = 220, "CUDA_ERROR_NVLINK_UNCORRECTABLE";
-    /// The PTX is newer than the driver knows, or can't be compiled.
+    /// The driver's compiler of PTX, a library of its own, is not there.
+    JIT_COMPILER_NOT_FOUND = 221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND";
+    /// The PTX is newer than the driver knows.
     UNSUPPORTED_PTX_VERSION = 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
+    /// There is no such file.
+    FILE_NOT_FOUND = 301, "CUDA_ERROR_FILE_NOT_FOUND";
     /// The handle names nothing, or an object of another context.
     INVALID_HANDLE = 400, "CUDA_ERROR_INVALID_HANDLE";
     /// The object is not in the state that the call needs.
@@ -87,6 +98,12 @@ codes! {
     NOT_PERMITTED = 800, "CUDA_ERROR_NOT_PERMITTED";
     /// The device or the driver can't do this.
     NOT_SUPPORTED = 801, "CUDA_ERROR_NOT_SUPPORTED";
+    /// A service that the devices of this machine need, such as the one of its switches, does not run yet.
+    SYSTEM_NOT_READY = 802, "CUDA_ERROR_SYSTEM_NOT_READY";
+    /// The kernel's driver and its library are of different versions, as after an update without a restart.
+    SYSTEM_DRIVER_MISMATCH = 803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
+    /// A library for newer CUDA versions on older drivers was loaded, which the device does not support.
+    COMPAT_NOT_SUPPORTED_ON_DEVICE = 804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE";
     /// The operation is not permitted while a stream is capturing.
     STREAM_CAPTURE_UNSUPPORTED = 900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
     /// The capture was invalidated by an earlier error.

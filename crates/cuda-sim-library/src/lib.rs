@@ -7,7 +7,7 @@
 //! `cargo xtask test-gpu --emulated` builds it and runs the suite of the hardware with it. By hand: the library is
 //! `libcuda.so` among the build outputs; put it into a folder by the name `libcuda.so.1` and name the folder in
 //! `LD_LIBRARY_PATH`. What is simulated, the environment says: `CARVE_SIM_DEVICES`, `CARVE_SIM_SEED`, `CARVE_SIM_POOLS`,
-//! `CARVE_SIM_VERSION`, `CARVE_SIM_CAPABILITY`, `CARVE_SIM_STRICT=1` to fail a process that did something wrong, and
+//! `CARVE_SIM_VERSION`, `CARVE_SIM_CAPABILITY`, `CARVE_SIM_INIT`, `CARVE_SIM_STRICT=1` to fail a process that did something wrong, and
 //! `CARVE_SIM_NULL=1` for null mode, in which calls succeed at once and do nothing.
 //!
 //! Who validates: the simulation, and this interface for what only it knows (contexts, null pointers, names).

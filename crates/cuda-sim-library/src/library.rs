@@ -15,6 +15,8 @@ const SEED: &str = "CARVE_SIM_SEED";
 const POOLS: &str = "CARVE_SIM_POOLS";
 /// The version that the driver tells, such as 12080.
 const VERSION: &str = "CARVE_SIM_VERSION";
+/// What `cuInit` returns, such as 803 for a driver whose parts are of different versions.
+const INIT: &str = "CARVE_SIM_INIT";
 /// `1` for null mode: calls succeed at once and do nothing.
 const NULL: &str = "CARVE_SIM_NULL";
 
@@ -62,6 +64,10 @@ impl Library {
     pub(crate) fn init() -> Result<(), ErrorCode> {
         if FORKED.load(Ordering::Relaxed) {
             return Err(ErrorCode::NOT_INITIALIZED);
+        }
+        match number(INIT, 0) {
+            0 => {}
+            code => return Err(ErrorCode(code)),
         }
         let library = LIBRARY.get_or_init(|| {
             watch_forks();
