@@ -264,6 +264,63 @@ fn a_cudarc_program_runs() -> Outcome {
     nothing_is_wrong()
 }
 
+/// PTX in a file, as the clients that load modules by path have it.
+struct PtxFile(std::path::PathBuf);
+
+impl PtxFile {
+    fn new(name: &str) -> Result<Self, Box<dyn Error>> {
+        let path = std::env::temp_dir().join(format!("carve-{name}-{}.ptx", std::process::id()));
+        std::fs::write(&path, ptx()?)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PtxFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A context that is not the primary one, its flags, and a module that is read from a file.
+#[test]
+fn a_cudarc_program_has_a_context_of_its_own() -> Outcome {
+    use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, sys};
+    let blocking = sys::CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC;
+    let context = CudaContext::new_non_primary(0, 0)?;
+    assert!(!context.is_primary());
+    assert_ne!(context.cu_ctx(), CudaContext::new(0)?.cu_ctx());
+    context.set_flags(blocking)?;
+    let mut flags = 0;
+    // SAFETY: the pointer is to a number of ours.
+    unsafe { sys::cuCtxGetFlags(&mut flags) }.result()?;
+    assert_eq!(flags & 7, blocking as u32);
+
+    let file = PtxFile::new("cudarc")?;
+    let module = context.load_module(cudarc::nvrtc::Ptx::from_file(&file.0))?;
+    let scale = module.load_function("contract_scale")?;
+    let stream = context.new_stream()?;
+    let x = stream.clone_htod(&[3.0_f32; N])?;
+    let mut out = stream.alloc_zeros::<f32>(N)?;
+    let mut launch = stream.launch_builder(&scale);
+    launch.arg(&(N as u32)).arg(&2.0_f32).arg(&mut out).arg(&x);
+    // SAFETY: the kernel takes these arguments and touches as many elements.
+    unsafe { launch.launch(LaunchConfig::for_num_elems(N as u32))? };
+    assert_eq!(stream.clone_dtoh(&out)?, [6.0; N]);
+    nothing_is_wrong()
+}
+
+#[test]
+fn a_cust_program_reads_its_module_from_a_file() -> Outcome {
+    use cust::prelude::*;
+    let _context = cust::quick_init()?;
+    let file = PtxFile::new("cust")?;
+    let module = Module::from_file(&file.0)?;
+    module.get_function("contract_scale")?;
+    let missing = Module::from_file("/no such folder/no.ptx").err();
+    assert_eq!(missing, Some(cust::error::CudaError::FileNotFound));
+    nothing_is_wrong()
+}
+
 /// A kernel that nobody registered is refused where it is looked up.
 #[test]
 fn an_unknown_kernel_is_not_found() -> Outcome {

@@ -4,7 +4,8 @@ use crate::context::{self, Context, here};
 use crate::export::{exports, library};
 use crate::legacy::code;
 use crate::types::{
-    CUcontext, CUdevice, CUfunc_cache_enum, CUlimit_enum, CUsharedconfig_enum, Out,
+    CUcontext, CUdevice, CUexecAffinityParam_st, CUfunc_cache_enum, CUlimit_enum,
+    CUsharedconfig_enum, Out,
 };
 use cuda_driver::ErrorCode;
 use std::ffi::{c_int, c_uint};
@@ -17,6 +18,22 @@ exports! {
     fn cuCtxCreate_v2(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice) {
         let device = library()?.device(dev)?;
         pctx.put(Context::create(device, flags))
+    }
+
+    /// Parts of a device are not emulated.
+    fn cuCtxCreate_v3(
+        pctx: Out<CUcontext>,
+        paramsArray: Out<CUexecAffinityParam_st>,
+        numParams: c_int,
+        flags: c_uint,
+        dev: CUdevice,
+    ) {
+        let _ = paramsArray;
+        let device = library()?.device(dev)?;
+        match numParams {
+            0 => pctx.put(Context::create(device, flags)),
+            _ => Err(ErrorCode::NOT_SUPPORTED),
+        }
     }
 
     fn cuCtxDestroy_v2(ctx: CUcontext) {

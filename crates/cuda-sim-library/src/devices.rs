@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::export::{exports, library};
 use crate::legacy::code;
 use crate::library::Library;
+use crate::names::{Found, look_up};
 use crate::types::{
     CUcontext, CUdevice, CUdevice_attribute_enum, CUmemoryPool, CUuuid_st, In, Out,
 };
@@ -199,10 +200,9 @@ exports! {
         cudaVersion: c_int,
         flags: u64,
     ) {
-        let _ = flags;
-        match crate::names::find(symbol.text()?, cudaVersion) {
-            Some(address) => pfn.put(address),
-            None => {
+        match look_up(symbol.text()?, cudaVersion, flags)? {
+            Found::Function(address) => pfn.put(address),
+            Found::Nothing | Found::Newer => {
                 pfn.put(std::ptr::null_mut())?;
                 Err(ErrorCode::NOT_FOUND)
             }

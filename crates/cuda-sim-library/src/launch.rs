@@ -61,9 +61,9 @@ pub(crate) fn known(handle: CUfunction) -> Result<Known, ErrorCode> {
     found.copied().ok_or(ErrorCode::INVALID_HANDLE)
 }
 
-fn load(to: &Out<CUmodule>, image: &In<c_void>) -> Result<(), ErrorCode> {
+fn load(to: &Out<CUmodule>, text: &str) -> Result<(), ErrorCode> {
     let here = here()?;
-    let ptx = ptx::read(image.as_text().text()?).ok_or(ErrorCode::INVALID_IMAGE)?;
+    let ptx = ptx::read(text).ok_or(ErrorCode::INVALID_IMAGE)?;
     if ptx.version > newest_ptx() {
         return Err(ErrorCode::UNSUPPORTED_PTX_VERSION);
     }
@@ -230,9 +230,16 @@ impl HostFunction {
 exports! {
     cust_raw launch_table;
 
+    fn cuModuleLoad(module: Out<CUmodule>, fname: In<c_char>)
+    null { module.put(next_null_handle()) } and {
+        here()?;
+        let text = std::fs::read(fname.text()?).map_err(|_| ErrorCode::FILE_NOT_FOUND)?;
+        load(&module, std::str::from_utf8(&text).map_err(|_| ErrorCode::INVALID_IMAGE)?)
+    }
+
     fn cuModuleLoadData(module: Out<CUmodule>, image: In<c_void>)
     null { module.put(next_null_handle()) } and {
-        load(&module, &image)
+        load(&module, image.as_text().text()?)
     }
 
     /// Options of the compiler are taken and change nothing.
@@ -244,7 +251,7 @@ exports! {
         optionValues: Out<*mut c_void>,
     ) null { module.put(next_null_handle()) } and {
         let _ = (numOptions, options, optionValues);
-        load(&module, &image)
+        load(&module, image.as_text().text()?)
     }
 
     fn cuModuleUnload(hmod: CUmodule) null { Ok(()) } and {

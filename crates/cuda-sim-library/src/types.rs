@@ -162,6 +162,21 @@ pub struct CUDA_KERNEL_NODE_PARAMS_st {
     pub extra: *mut *mut c_void,
 }
 
+/// Which part of a device a context has; it is never read here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUexecAffinityParam_st {
+    private: [u8; 0],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CUctxCreateParams_st {
+    pub execAffinityParams: *mut CUexecAffinityParam_st,
+    pub numExecAffinityParams: c_int,
+    pub cigParams: *mut c_void,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
