@@ -12,6 +12,7 @@ use crate::workspace;
 /// Libraries of the toolkit that are looked for, without `lib` and `.so`.
 const LIBRARIES: [&str; 5] = ["cudart", "cublas", "cublasLt", "nvrtc", "nvJitLink"];
 const DRIVER_LIBRARY: &str = "libcuda.so.1";
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const DRIVER_VERSION_FILE: &str = "/proc/driver/nvidia/version";
 
 pub(crate) fn run() -> Result<(), Failure> {
@@ -33,10 +34,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         ("CUDA libraries", libraries_line(&folders)),
         ("valgrind", tool_line("valgrind")),
         ("mdbook", tool_line("mdbook")),
-        (
-            "simulated",
-            simulated_line(&packages, driver.is_some() && gpus.is_some()),
-        ),
+        ("simulated", simulated_line(&packages, no_gpu().is_none())),
     ];
     for (name, line) in lines {
         println!("{name:<15} {line}");
@@ -49,10 +47,19 @@ pub(crate) fn no_gpu() -> Option<String> {
     if find_in(&library_folders(), DRIVER_LIBRARY).is_none() {
         return Some(format!("{DRIVER_LIBRARY} is not found"));
     }
-    match gpus() {
-        Some(_) => None,
-        None => Some("there is no /dev/nvidia0".to_owned()),
+    if gpus().is_none() {
+        return Some("there is no /dev/nvidia0".to_owned());
     }
+    hides_all(&std::env::var(VISIBLE).ok()?).then(|| format!("{VISIBLE} hides every one"))
+}
+
+/// Whether a list of visible devices names none. The driver takes what stands before the first that does not exist.
+fn hides_all(visible: &str) -> bool {
+    let first = visible.split(',').next().unwrap_or_default().trim();
+    // Devices are named by numbers from 0 on, or as GPU-... and MIG-...
+    !first.starts_with(|c: char| c.is_ascii_digit())
+        && !first.starts_with("GPU-")
+        && !first.starts_with("MIG-")
 }
 
 fn rust_line() -> String {
@@ -209,7 +216,7 @@ fn simulated_line(packages: &[workspace::Package], has_hardware: bool) -> String
         (true, true) => "every device: Carve has no hardware port yet, and leaves the GPUs alone",
         (true, false) => "every device: there is no GPU, and Carve has no hardware port yet",
         (false, true) => "every device, unless built with feature `cuda`",
-        (false, false) => "every device: no GPU with a driver was found",
+        (false, false) => "every device: there is no GPU with a driver, or none is visible",
     }
     .to_owned()
 }
@@ -331,6 +338,16 @@ fn folders_in_ldconfig(text: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_can_be_hidden() {
+        for hidden in ["", " ", "-1", "-1,0", "NoDevFiles", ",0"] {
+            assert!(hides_all(hidden), "{hidden:?}");
+        }
+        for shown in ["0", "1,-1", " 2", "GPU-8932f937", "MIG-GPU-8932f937/1/2"] {
+            assert!(!hides_all(shown), "{shown:?}");
+        }
+    }
 
     #[test]
     fn memory_is_read_in_kib() {

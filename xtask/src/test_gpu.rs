@@ -169,6 +169,11 @@ pub(crate) fn emulated(report: &mut Report) -> Result<(), Failure> {
         let example = on_library(Invocation::new(line), &folder).env("CARVE_SIM_STRICT", "1");
         report.command(&format!("{name}, emulated"), &example)?;
     }
+    // All layers on devices such as MIG slices.
+    let (name, line) = PROGRAMS[0];
+    let example = on_library(Invocation::new(line), &folder).env("CARVE_SIM_STRICT", "1");
+    let without = example.env("CARVE_SIM_POOLS", "0");
+    report.command(&format!("{name}, emulated, no pools"), &without)?;
     match test_kernels::can_run() {
         true => report.step("kernels, compiled for the host", test_kernels::run),
         false => {
