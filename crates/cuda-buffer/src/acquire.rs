@@ -233,8 +233,14 @@ pub struct Wanted<'a>(SmallVec<[(&'a Domain, AccessKind); 8]>);
 
 impl<'a> Wanted<'a> {
     #[inline(always)]
-    fn add(&mut self, domain: &'a Domain, kind: AccessKind) {
+    pub(crate) fn add(&mut self, domain: &'a Domain, kind: AccessKind) {
         self.0.push((domain, kind));
+    }
+
+    /// What is wanted, in order of identity once it was [acquired](order).
+    #[inline]
+    pub(crate) fn list(&mut self) -> &mut [(&'a Domain, AccessKind)] {
+        &mut self.0
     }
 }
 
@@ -246,11 +252,20 @@ fn order(
     since: &'static Location<'static>,
 ) -> Result<StreamId, Box<BufferError>> {
     let _site = CallSite::at(since);
+    match in_order(wanted, stream) {
+        Ok(()) => ahead::order(wanted.iter().copied(), stream, since),
+        Err(error) => Err(Box::new(error)),
+    }
+}
+
+/// Checks that work on `stream` can reach all of them, and puts them in order of identity.
+#[inline(always)]
+pub(crate) fn in_order(wanted: &mut [(&Domain, AccessKind)], stream: &Stream) -> BufferResult<()> {
     let (mut sorted, mut last) = (true, None);
     for (operand, (domain, _)) in wanted.iter().enumerate() {
         if let Err(error) = domain.check_reach(stream) {
             let operand = OperandName::Request(operand);
-            return Err(Box::new(BufferError::of_operand(operand)(error)));
+            return Err(BufferError::of_operand(operand)(error));
         }
         let id = Some(domain.id());
         sorted &= last < id;
@@ -262,7 +277,7 @@ fn order(
         ..=16 => sort(wanted),
         _ => wanted.sort_by_key(|(domain, _)| domain.id()),
     }
-    ahead::order(wanted.iter().copied(), stream, since)
+    Ok(())
 }
 
 /// Puts a few domains in order of identity.

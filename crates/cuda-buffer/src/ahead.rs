@@ -6,24 +6,53 @@ use crate::domain::Domain;
 use crate::ending::named;
 use crate::guard::Acquired;
 use crate::ledger::{AccessKind, Holder, Ledger, Predecessors, Token};
+use crate::lent::Lent;
 use crate::primitive::{Fault, faulty};
 use crate::{AccessError, BufferError};
-use cuda_runtime::{Completion, Homed, OnUnwind, Standing, Stream, StreamId, current_session};
+use cuda_runtime::{
+    Ahead as Later, Completion, Homed, OnUnwind, Standing, Stream, StreamId, current_session,
+};
+use smallvec::SmallVec;
+use std::borrow::Borrow;
+use std::cell::Cell;
 use std::mem;
 use std::panic::Location;
 
 /// Takes the tokens and orders the stream; the timeline that the accesses are ordered on.
-///
-/// In a capture the tokens are of the capture's own ledgers: the domains' are untouched. Errors are large, and are rarely
-/// there to be handed on.
 #[inline(always)]
 pub(crate) fn order<'d>(
     wanted: impl Iterator<Item = (&'d Domain, AccessKind)> + Clone,
     stream: &Stream,
     since: &'static Location<'static>,
 ) -> Result<StreamId, Box<BufferError>> {
+    let call_off = |acquired: Acquired<'_>| acquired.call_off(wanted.clone());
+    ordered(wanted.clone(), stream, since, call_off, |_, acquired| {
+        acquired.timeline()
+    })
+}
+
+/// Takes the tokens, orders the stream, and does something more under its lock. When that, or a wait, unwinds, the tokens are called off by
+/// `call_off`; a wait that fails calls them off as well.
+///
+/// In a capture the tokens are of the capture's own ledgers: the domains' are untouched. Errors are large, and are rarely
+/// there to be handed on.
+#[inline(always)]
+pub(crate) fn ordered<'d, 's, R>(
+    wanted: impl Iterator<Item = (&'d Domain, AccessKind)> + Clone,
+    stream: &'s Stream,
+    since: &'static Location<'static>,
+    call_off: impl Fn(Acquired<'s>),
+    then: impl FnOnce(&mut Standing<'_>, Acquired<'s>) -> R,
+) -> Result<R, Box<BufferError>> {
     // Before any token, which a poisoned device would keep: then the first error is what every call returns.
     stream.device().check_poison().map_err(boxed)?;
+    // All tokens, once they are there. This comes before whatever holds a lock, to drop after it.
+    let granted = Cell::new(None::<Acquired<'s>>);
+    let called_off = OnUnwind::new(|| {
+        if let Some(acquired) = granted.take() {
+            call_off(acquired);
+        }
+    });
     'visits: loop {
         // Without a lock: a carve may have to wait here for a launch on another thread, a ledger has to leave another stream.
         for (domain, _) in wanted.clone() {
@@ -38,20 +67,23 @@ pub(crate) fn order<'d>(
         let mut ahead = Ahead {
             standing,
             timeline,
-            own: 0,
-            needed: Predecessors::new(),
-            failed: None,
+            found: Found {
+                own: 0,
+                needed: SmallVec::new(),
+                failed: None,
+            },
+            kept: Predecessors::new(),
         };
         let acquired = Acquired::new(stream, timeline, since);
         for (begun, (domain, kind)) in wanted.clone().enumerate() {
             let holder = acquired.holder();
             let token = Token { kind, holder };
-            let granted = match domain {
+            let begin = match domain {
                 _ if captured => ahead.begin_captured(domain, token),
                 Domain::Owned(owned) => ahead.begin(&owned.ledger, token),
                 Domain::Carve(carve) => ahead.begin_carve(carve, token),
             };
-            let Err(refused) = granted else {
+            let Err(refused) = begin else {
                 continue;
             };
             drop(ahead);
@@ -61,21 +93,17 @@ pub(crate) fn order<'d>(
                 Refused::Elsewhere => continue 'visits,
             }
         }
-        ahead.standing.count_own(ahead.own);
-        if ahead.is_nothing() {
-            ahead.leave();
-            return Ok(timeline);
+        ahead.standing.count_own(ahead.found.own);
+        granted.set(Some(acquired));
+        if !ahead.found.is_nothing() {
+            ahead.wait()?;
+            // What the tokens keep may go with them from here on.
+            ahead.found.needed.clear();
         }
-        let called_off = OnUnwind::new(|| acquired.call_off(wanted.clone()));
-        let waited = ahead.wait();
+        let done = then(&mut ahead.standing, acquired);
+        ahead.leave();
         called_off.disarm();
-        return match waited {
-            Ok(()) => Ok(timeline),
-            Err(error) => {
-                acquired.call_off(wanted);
-                Err(error)
-            }
-        };
+        return Ok(done);
     }
 }
 
@@ -88,10 +116,45 @@ fn boxed(error: impl Into<BufferError>) -> Box<BufferError> {
 struct Ahead<'s> {
     standing: Standing<'s>,
     timeline: StreamId,
+    found: Found,
+    /// Completions whose ledgers may go before the accesses end.
+    kept: Predecessors,
+}
+
+/// What ledgers say.
+struct Found {
     /// Number of completions of the timeline itself.
     own: u64,
-    needed: Predecessors,
+    /// What has to be waited for, while the tokens are held: the ledgers keep it until then.
+    needed: SmallVec<[Lent; 4]>,
     failed: Option<Box<BufferError>>,
+}
+
+impl Found {
+    #[inline(always)]
+    fn is_nothing(&self) -> bool {
+        self.failed.is_none() && self.needed.is_empty()
+    }
+
+    /// Notes a completion of another timeline.
+    ///
+    /// # Safety
+    /// A counted handle of it is kept until this goes.
+    #[inline(never)]
+    unsafe fn add(&mut self, completion: &Completion, mut ahead: Later<'_>) {
+        match ahead.needs(completion) {
+            Ok(false) => {}
+            Ok(true) => {
+                // Values that were written together share their completion.
+                let last = self.needed.last().map(Borrow::borrow);
+                if last.is_none_or(|last: &Completion| last.point() != completion.point()) {
+                    // SAFETY: the caller's promise.
+                    self.needed.push(unsafe { Lent::of(completion) });
+                }
+            }
+            Err(error) => self.failed = Some(boxed(error)),
+        }
+    }
 }
 
 /// Why an access did not begin.
@@ -101,6 +164,28 @@ enum Refused {
     Elsewhere,
 }
 
+/// Hands out a token of a ledger, whose lock is held, and notes what must come first.
+#[inline(always)]
+fn grant(
+    ledger: &mut Ledger,
+    token: Token,
+    timeline: StreamId,
+    found: &mut Found,
+    mut ahead: Later<'_>,
+) -> Result<(), Refused> {
+    if ledger.excludes(token.kind) {
+        return Err(Refused::excluded(ledger.excluding(token.kind)));
+    }
+    let mut note = |completion: &Completion| match completion.point().stream == timeline {
+        true => found.own += 1,
+        // SAFETY: with the token out, the ledger keeps what is shown here: while it is read, nobody replaces the latest write, and while
+        // it is written, nothing is replaced at all. The list goes before the token does.
+        false => unsafe { found.add(completion, ahead.reborrow()) },
+    };
+    ledger.grant(token, &mut note);
+    Ok(())
+}
+
 impl Refused {
     #[cold]
     fn excluded(error: AccessError) -> Self {
@@ -108,109 +193,76 @@ impl Refused {
     }
 }
 
-#[cold]
-fn push(to: &mut Predecessors, completion: &Completion) {
-    to.push(completion.clone());
-}
-
 impl Ahead<'_> {
-    #[inline(always)]
-    fn add(&mut self, completion: &Completion) {
+    /// Notes a completion of a ledger that may go before the accesses end.
+    fn keep(&mut self, completion: &Completion) {
         // Mostly it is the stream itself that comes first.
-        match completion.point().stream == self.timeline {
-            true => self.own += 1,
-            false => self.add_other(completion),
+        if completion.point().stream == self.timeline {
+            self.found.own += 1;
+            return;
         }
-    }
-
-    fn add_other(&mut self, completion: &Completion) {
-        match self.standing.needs(completion) {
-            Ok(false) => {}
-            Ok(true) => {
-                // Values that were written together share their completion.
-                let known = self.needed.last().map(Completion::point);
-                if known != Some(completion.point()) {
-                    self.needed.push(completion.clone());
-                }
-            }
-            Err(error) => self.failed = Some(boxed(error)),
+        let known = self.found.needed.len();
+        // SAFETY: it is the ledger's now, and if it is noted a clone is kept from then on, for as long as the list.
+        unsafe { self.found.add(completion, self.standing.ahead()) };
+        if self.found.needed.len() > known {
+            self.kept.push(completion.clone());
         }
     }
 
     /// Takes a token, and notes what must come first.
     #[inline(always)]
     fn begin(&mut self, ledger: &Homed<Ledger>, token: Token) -> Result<(), Refused> {
-        let Self {
-            standing,
-            needed,
-            own,
-            timeline,
-            ..
-        } = self;
-        let Some(ledger) = standing.at_home(ledger) else {
-            return self.visit(ledger, token.kind, token.holder.since);
-        };
-        if ledger.excludes(token.kind) {
-            return Err(Refused::excluded(ledger.excluding(token.kind)));
+        let (found, timeline) = (&mut self.found, self.timeline);
+        match self.standing.at_home(ledger) {
+            Some((ledger, ahead)) => grant(ledger, token, timeline, found, ahead),
+            None => self.visit(ledger, token.kind, token.holder.since),
         }
-        let known = needed.len();
-        ledger.grant(
-            token,
-            &mut |completion| match completion.point().stream == *timeline {
-                true => *own += 1,
-                false => push(needed, completion),
-            },
-        );
-        if needed.len() > known {
-            self.sift(known);
-        }
-        Ok(())
-    }
-
-    /// Keeps those from a place in the list on that are needed.
-    #[cold]
-    fn sift(&mut self, known: usize) {
-        let new: Predecessors = self.needed.drain(known..).collect();
-        new.iter().for_each(|completion| self.add_other(completion));
     }
 
     /// Takes the token of a ledger that is not at home here.
     ///
     /// The token comes in parts: as a whole it would be read right after it was written, which takes longer than the lock.
+    #[inline(never)]
     fn visit(
         &mut self,
         ledger: &Homed<Ledger>,
         kind: AccessKind,
         since: &'static Location<'static>,
     ) -> Result<(), Refused> {
-        let stream = Some(self.timeline);
+        let Self {
+            standing,
+            timeline,
+            found,
+            ..
+        } = self;
+        let stream = Some(*timeline);
         let holder = Holder { stream, since };
         let token = Token { kind, holder };
-        let Some(mut visited) = self.standing.visit(ledger) else {
+        let Some(mut visited) = standing.visit(ledger) else {
             return Err(Refused::Elsewhere);
         };
-        if visited.excludes(token.kind) {
-            return Err(Refused::excluded(visited.excluding(token.kind)));
-        }
         if faulty(Fault::SplitGrant) {
+            if visited.excludes(kind) {
+                return Err(Refused::excluded(visited.excluding(kind)));
+            }
             drop(visited);
-            visited = match self.standing.visit(ledger) {
-                Some(again) => again,
-                None => return Err(Refused::Elsewhere),
-            };
+            visited = standing
+                .visit(ledger)
+                .expect("nothing settles with this fault");
+            visited.grant(token, &mut |_| ());
+            return Ok(());
         }
-        visited.grant(token, &mut |completion| self.add(completion));
+        grant(&mut visited, token, *timeline, found, standing.ahead())?;
         // Who holds an access finds the ledger where it began, or at home on its own stream.
-        let split = faulty(Fault::SplitGrant) || faulty(Fault::SplitEnd);
-        let alone = visited.held() == 1 && !split;
-        self.standing.settle(visited, alone);
+        let alone = visited.held() == 1 && !faulty(Fault::SplitEnd);
+        standing.settle(visited, alone);
         Ok(())
     }
 
     fn begin_carve(&mut self, carve: &CarveDomain, token: Token) -> Result<(), Refused> {
         carve
             .begin(token.kind, token.holder, &mut |completion| {
-                self.add(completion);
+                self.keep(completion);
             })
             .map_err(Refused::excluded)
     }
@@ -220,30 +272,35 @@ impl Ahead<'_> {
         let session = current_session().expect("the stream's lock has just named it");
         let token = named(token, self.standing.stream());
         let begun = session.with_attachment(|set: &mut AccessSet| {
-            set.begin(domain, token, &mut |completion| self.add(completion))
+            set.begin(domain, token, &mut |completion| self.keep(completion))
         });
         begun.map_err(Refused::excluded)
     }
 
-    #[inline(always)]
-    fn is_nothing(&self) -> bool {
-        self.failed.is_none() && self.needed.is_empty()
-    }
-
-    /// Gives the stream's lock back, when there is nothing to wait for.
+    /// Gives the stream's lock back.
     #[inline(always)]
     fn leave(self) {
         let Self {
-            standing, needed, ..
+            standing,
+            found,
+            kept,
+            ..
         } = self;
-        // Empty lists need no end.
-        mem::forget(needed);
+        match found.needed.spilled() || !kept.is_empty() {
+            true => drop((found, kept)),
+            // Nearly always there is nothing to give up, and looking for it takes a while.
+            false => mem::forget((found, kept)),
+        }
         drop(standing);
     }
 
-    fn wait(self) -> Result<(), Box<BufferError>> {
-        match self.failed {
-            None => self.standing.wait_for_needed(&self.needed).map_err(boxed),
+    #[inline]
+    fn wait(&mut self) -> Result<(), Box<BufferError>> {
+        match self.found.failed.take() {
+            None => match self.standing.come_after(&self.found.needed) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(boxed(error)),
+            },
             Some(error) => Err(error),
         }
     }

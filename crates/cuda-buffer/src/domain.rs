@@ -318,7 +318,7 @@ impl Domain {
     ) {
         match self {
             Self::Owned(owned) => match here.at_home(&owned.ledger) {
-                Some(ledger) => ledger.end(token, done, spent),
+                Some((ledger, _)) => ledger.end(token, done, spent),
                 None => owned.end_visit(here, token, done, spent),
             },
             Self::Carve(carve) => carve.end(token.kind, token.holder, done, spent),

@@ -94,6 +94,16 @@ impl<'s> Acquired<'s> {
         }
     }
 
+    #[inline]
+    pub(crate) fn stream(&self) -> &'s Stream {
+        self.stream
+    }
+
+    #[inline(always)]
+    pub(crate) fn timeline(&self) -> StreamId {
+        self.timeline
+    }
+
     #[inline(always)]
     pub(crate) fn holder(&self) -> Holder {
         Holder {

@@ -2,6 +2,7 @@
 
 use crate::access::{ReadAccess, WriteAccess};
 use crate::captured_launch::{self, CapturedLaunch};
+use crate::operation::{self, DataArgs};
 use crate::owning::OwningReadAccess;
 use crate::partition::{PartitionedReadAccess, PartitionedWriteAccess};
 use crate::slice::{DeviceSlice, DeviceSliceMut};
@@ -13,6 +14,7 @@ use cuda_driver::{
 };
 use cuda_runtime::{Kernel, Stream, StreamId};
 use std::marker::PhantomData;
+use std::panic::Location;
 
 /// What an argument contributes to a launch, bound to the access that it comes from.
 #[derive(Clone, Copy, Debug)]
@@ -212,12 +214,20 @@ fn memory<'g, T>(
     Operand {
         argument: Argument::Pointer(address),
         access: PhantomData,
-        memory: Some(OperandMemory {
+        memory: Some(OperandMemory::of::<T>(len, writable, timeline)),
+    }
+}
+
+impl OperandMemory {
+    /// So many elements.
+    #[inline]
+    pub(crate) fn of<T>(len: usize, writable: bool, timeline: StreamId) -> Self {
+        Self {
             bytes: (len * size_of::<T>()) as u64,
             element_bytes: size_of::<T>(),
             writable,
             timeline,
-        }),
+        }
     }
 }
 
@@ -302,6 +312,66 @@ pub trait Launch {
         args: impl LaunchArgs,
     ) -> BufferResult<()>;
 
+    /// Acquires the accesses that the arguments ask for on `stream`, all or none, queues a launch, and ends them with one completion: as
+    /// [`acquire_all`](crate::acquire_all), [`launch`](Self::launch) and [`AccessCompletion`](crate::AccessCompletion) do for guards that are
+    /// used for nothing else, at less cost.
+    ///
+    /// ```
+    /// use cuda_buffer::{CudaBuffer, DeviceData, Launch};
+    /// # use cuda_driver::{Access, Arguments, Footprint, KernelDeclaration, ModelError, ModelLaunch, ModuleImage, Param};
+    /// use cuda_driver::LaunchConfig;
+    /// use cuda_runtime::Runtime;
+    ///
+    /// # fn footprint(args: &Arguments<'_>, touched: &mut Footprint) -> Option<()> {
+    /// #     let bytes = 4 * u64::from(args.scalar::<u32>(0)?);
+    /// #     touched.contiguous(1, Access::Write, bytes);
+    /// #     touched.contiguous(2, Access::Read, bytes);
+    /// #     Some(())
+    /// # }
+    /// # fn model(launch: &mut ModelLaunch<'_>) -> Result<(), ModelError> {
+    /// #     let (out, x) = (launch.take_write::<f32>(1)?, launch.take_read::<f32>(2)?);
+    /// #     out.iter_mut().zip(x).for_each(|(out, x)| *out = 2.0 * x);
+    /// #     Ok(())
+    /// # }
+    /// # static IMAGE: ModuleImage = ModuleImage {
+    /// #     name: "example",
+    /// #     ptx: None,
+    /// #     kernels: &[
+    /// #         // SAFETY: there is no image that could differ from the model.
+    /// #         unsafe {
+    /// #             KernelDeclaration::new(
+    /// #                 "double",
+    /// #                 &[Param::scalar::<u32>(), Param::pointer::<f32>(Access::Write), Param::pointer::<f32>(Access::Read)],
+    /// #                 footprint,
+    /// #                 model,
+    /// #             )
+    /// #         },
+    /// #     ],
+    /// # };
+    /// # fn main() -> cuda_buffer::BufferResult<()> {
+    /// # let runtime = Runtime::builder().build()?;
+    /// # let device = runtime.default_device();
+    /// # let stream = device.streams().acquire()?;
+    /// let double = device.kernel(&IMAGE, "double")?; // out[i] = 2 x[i] for i in 0..n
+    /// let x = CudaBuffer::from_slice(device, &[1.0_f32, 2.0])?;
+    /// let mut out = CudaBuffer::<f32>::new(device, 2)?;
+    /// double.launch_with(&stream, LaunchConfig::for_elements(2)?, (2_u32, out.write(), x.read()))?;
+    /// assert_eq!(out.to_vec()?, [2.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`launch`](Self::launch), but [`BufferError::WrongStream`], and for [`acquire_all`](crate::acquire_all). When a wait or the
+    /// launch fails no access is held; when only the record of the completion does, the launch is queued, and the stream was synchronised,
+    /// or the device is poisoned.
+    fn launch_with<'a>(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: impl DataArgs<'a>,
+    ) -> BufferResult<()>;
+
     /// As [`launch`](Self::launch), in a capture: the graph can be given another configuration and other values for this launch, by
     /// [`Graph::set_launch`](crate::Graph::set_launch).
     ///
@@ -337,6 +407,20 @@ impl Launch for Kernel {
     }
 
     #[track_caller]
+    #[inline]
+    fn launch_with<'a>(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        args: impl DataArgs<'a>,
+    ) -> BufferResult<()> {
+        let since = CallSite::current().unwrap_or_else(Location::caller);
+        args.show(stream.timeline(), |arguments, memory, wanted| {
+            operation::launch(self, stream, &config, (arguments, memory), wanted, since)
+        })
+    }
+
+    #[track_caller]
     fn launch_captured(
         &self,
         stream: &Stream,
@@ -353,8 +437,8 @@ impl Launch for Kernel {
     }
 }
 
-/// Checks that the launch is legal, and that the guards cover what the kernel does.
-fn check(
+/// Checks that the launch is legal, and that the accesses cover what the kernel does.
+pub(crate) fn check(
     kernel: &Kernel,
     stream: &Stream,
     config: &LaunchConfig,

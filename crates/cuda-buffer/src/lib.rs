@@ -42,7 +42,7 @@
 //!   (`device_slab`) make arrays, [`DeviceAmbient`] (`ambient`) binds them, `arena` and `folds` keep the ledgers of carves;
 //! - accesses: `guard` under all of them, which begin in `ahead` and end in `ending`, `access` on a stream, `acquire` several at once, `slice` for addresses,
 //!   [`OwningReadAccess`] (`owning`) for the last one, `blocking` for synchronous calls;
-//! - work: `launch`, `transfer`, [`Rows`] (`rows`), `capture` for graphs, and
+//! - work: `launch`, `operation` for launches with data, `transfer`, [`Rows`] (`rows`), `capture` for graphs, and
 //!   [`CapturedLaunch`] (`captured_launch`) for their launches with other values; `primitive` is what loom replaces.
 
 mod access;
@@ -71,8 +71,10 @@ mod guard;
 mod host_copy;
 mod launch;
 mod ledger;
+mod lent;
 #[cfg(all(test, loom))]
 mod loom;
+mod operation;
 mod owning;
 mod page_locked;
 mod partition;
@@ -107,6 +109,7 @@ pub use error::{AccessError, BufferError, BufferResult, OperandName};
 pub use family::{DeviceBlock, DeviceCarve, DeviceMemory, DevicePlace, DeviceRegion};
 pub use launch::{Launch, LaunchArg, LaunchArgs, Operand};
 pub use ledger::AccessKind;
+pub use operation::{DataArg, DataArgs};
 pub use owning::{OwningBlockingReadAccess, OwningReadAccess};
 pub use partition::{PartitionedCudaBuffer, PartitionedReadAccess, PartitionedWriteAccess};
 pub use pinned::{HostReadAccess, HostWriteAccess, PinnedBuffer, PinnedSlice, PinnedSliceMut};

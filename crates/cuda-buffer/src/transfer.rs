@@ -2,15 +2,16 @@
 
 use crate::OperandName::{self, Destination, Source};
 use crate::acquire::{ReadRequest, WriteRequest, sort};
-use crate::guard;
+use crate::domain::Domain;
 use crate::ledger::AccessKind;
+use crate::operation;
 use crate::pinned::{PinnedSlice, PinnedSliceMut};
 use crate::rows::Rows;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::{BufferError, BufferResult};
 use bytemuck::{NoUninit, Pod};
 use cuda_driver::{CallSite, CopyRows, CudaResult, DevicePtr, Driver, Pattern, RawStream};
-use cuda_runtime::{Device, OnUnwind, RuntimeResult, Stream};
+use cuda_runtime::{Device, RuntimeResult, Standing, Stream};
 use std::panic::Location;
 
 pub(crate) fn same_length(src: usize, dst: usize) -> BufferResult<()> {
@@ -37,25 +38,18 @@ fn reached(operand: OperandName, checked: RuntimeResult<()>) -> BufferResult<()>
 #[track_caller]
 pub(crate) unsafe fn operate<const N: usize>(
     stream: &Stream,
-    wanted: [(&crate::domain::Domain, AccessKind); N],
+    wanted: [(&Domain, AccessKind); N],
     operation: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<()>,
 ) -> BufferResult<()> {
     let since = CallSite::current().unwrap_or_else(Location::caller);
     let mut wanted = wanted;
     sort(&mut wanted);
-    let acquired = guard::acquire(&wanted, stream, since)?;
-    // Something may have been queued by then. What the end of the accesses meets is told by the next checked call.
-    let ended = OnUnwind::new(|| {
-        if let Err(error) = acquired.end(&wanted, Ok(()), || ()) {
-            stream.device().park(error);
-        }
-    });
     // SAFETY: the caller's promise; the tokens order the operation with every other use of the memory.
-    let queued = unsafe { stream.enqueue(operation) };
-    Ok(acquired.end(&wanted, queued, || ended.disarm())?)
+    let queue = |standing: &mut Standing<'_>| unsafe { standing.enqueue(operation) };
+    operation::operate(&wanted, stream, since, queue)
 }
 
-pub(crate) fn at(domain: &crate::domain::Domain, offset_bytes: u64) -> DevicePtr {
+pub(crate) fn at(domain: &Domain, offset_bytes: u64) -> DevicePtr {
     // Within an allocation, so it does not wrap.
     DevicePtr(domain.address().0 + offset_bytes)
 }

@@ -90,12 +90,22 @@ impl Clock {
         }
     }
 
+    #[cold]
+    fn copy_more_or_less(&mut self, other: &Clock) {
+        self.entries.clear();
+        self.entries.extend_from_slice(&other.entries);
+    }
+
     /// Takes over the entries of `other`, keeping the allocation.
     #[inline]
     pub(crate) fn copy_from(&mut self, other: &Clock) {
-        if !(self.is_empty() && other.is_empty()) {
-            self.entries.clear();
-            self.entries.extend_from_slice(&other.entries);
+        if self.is_empty() && other.is_empty() {
+            return;
+        }
+        // Mostly as many streams are known as before.
+        match self.entries.len() == other.entries.len() {
+            true => self.entries.copy_from_slice(&other.entries),
+            false => self.copy_more_or_less(other),
         }
     }
 }

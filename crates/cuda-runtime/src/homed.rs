@@ -14,7 +14,7 @@
 use crate::clock::StreamId;
 use crate::primitive::{AtomicU64, Fault, Latch, LatchGuard, Ordering, faulty};
 use crate::slot::Slot;
-use crate::standing::Standing;
+use crate::standing::{Ahead, Standing};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -36,7 +36,7 @@ const SETTLES: (u32, u32) = if cfg!(loom) { (1, 1) } else { (4, 256) };
 /// for _ in 0..10 {
 ///     let mut standing = stream.standing()?;
 ///     match standing.at_home(&uses) {
-///         Some(uses) => *uses += 1,
+///         Some((uses, _)) => *uses += 1,
 ///         None => {
 ///             let mut visited = standing.visit(&uses).expect("no other stream uses it");
 ///             *visited += 1;
@@ -184,9 +184,9 @@ impl<T> Homed<T> {
 }
 
 impl Standing<'_> {
-    /// The value, when it is at home on this stream.
+    /// The value, when it is at home on this stream; and what the stream comes after outside captures.
     #[inline]
-    pub fn at_home<'a, T>(&'a mut self, homed: &'a Homed<T>) -> Option<&'a mut T> {
+    pub fn at_home<'a, T>(&'a mut self, homed: &'a Homed<T>) -> Option<(&'a mut T, Ahead<'a>)> {
         if !homed.is_home_of(self.slot().id) {
             return None;
         }
@@ -194,7 +194,8 @@ impl Standing<'_> {
         // SAFETY: this stream's lock is held as long as the standing is borrowed. The value was at home here when `home` was read, and
         // it leaves, and somebody else gets at it, under this lock only. A standing is of one stream at a time, and the exclusive
         // borrow lets nobody come to the value by the same standing twice.
-        Some(unsafe { &mut *homed.value.get() })
+        let value = unsafe { &mut *homed.value.get() };
+        Some((value, self.ahead_outside()))
     }
 
     /// Access to a value that is not at home on this stream; `None` when it is at home on another one, which

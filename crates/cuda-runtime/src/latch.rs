@@ -88,9 +88,23 @@ impl<T> Latch<T> {
     }
 }
 
-impl<T> Drop for LatchGuard<'_, T> {
+impl<T> LatchGuard<'_, T> {
+    /// Gives the latch back while it does something.
+    pub(crate) fn unlocked<R>(&mut self, meanwhile: impl FnOnce() -> R) -> R {
+        /// The guard has the latch again however that ends.
+        struct Again<'l, T>(&'l Latch<T>);
+        impl<T> Drop for Again<'_, T> {
+            fn drop(&mut self) {
+                std::mem::forget(self.0.lock());
+            }
+        }
+        self.give_back();
+        let _again = Again(self.latch);
+        meanwhile()
+    }
+
     #[inline]
-    fn drop(&mut self) {
+    fn give_back(&mut self) {
         let order = match faulty(Fault::WeakLatch) {
             true => Ordering::Relaxed,
             false => Ordering::Release,
@@ -100,6 +114,13 @@ impl<T> Drop for LatchGuard<'_, T> {
             true => self.latch.bed.hand_on(give_back),
             false => give_back(),
         }
+    }
+}
+
+impl<T> Drop for LatchGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -293,5 +314,30 @@ mod tests {
             sleeper.join().unwrap();
         }
         assert_eq!(latch.bed.patient(), 0);
+    }
+
+    /// Others come in while it is given back for a while, and it is held again after, also when that ended in a panic.
+    #[test]
+    fn a_latch_that_was_given_back_for_a_while_is_held_again() {
+        let latch = Arc::new(Latch::new(0));
+        let mut held = latch.lock();
+        let other = |latch: &Arc<Latch<i32>>| {
+            let latch = latch.clone();
+            let add = move || *latch.lock() += 1;
+            std::thread::spawn(add).join().unwrap();
+        };
+        held.unlocked(|| other(&latch));
+        assert_eq!(*held, 1);
+        assert!(latch.try_lock().is_none());
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            held.unlocked(|| {
+                other(&latch);
+                panic!("meanwhile");
+            });
+        }));
+        assert!(unwound.is_err() && latch.try_lock().is_none());
+        assert_eq!(*held, 2);
+        drop(held);
+        assert_eq!(latch.try_lock().map(|held| *held), Some(2));
     }
 }

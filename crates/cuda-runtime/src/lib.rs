@@ -115,7 +115,7 @@ pub use policy::PoisonPolicy;
 pub use pool::PoolCounts;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use slot_host::Synchronized;
-pub use standing::Standing;
+pub use standing::{Ahead, Standing};
 pub use stream::Stream;
 pub use stream_pool::{AcquireAfter, AcquireStream, AcquireStreams, StreamPool};
 pub use unwound::OnUnwind;

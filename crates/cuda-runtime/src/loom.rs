@@ -388,7 +388,7 @@ fn loom_a_value_lets_in_one_at_a_time_wherever_it_is_at_home() {
         loop {
             value.expect_visit(slot.id);
             let mut standing = Standing::of(slot).unwrap();
-            if let Some(value) = standing.at_home(value) {
+            if let Some((value, _)) = standing.at_home(value) {
                 return add(value);
             }
             if let Some(visited) = standing.visit(value) {

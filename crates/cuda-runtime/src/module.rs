@@ -3,6 +3,7 @@
 use crate::capture::Session;
 use crate::core::DeviceCore;
 use crate::device::Device;
+use crate::standing::Standing;
 use crate::stream::Stream;
 use crate::{RuntimeError, RuntimeResult, capture};
 use cuda_driver::{
@@ -196,6 +197,36 @@ impl Kernel {
             // SAFETY: the caller's promise.
             unsafe { driver.launch(device, self.function, config, raw, args) }
         })?;
+        if !warm {
+            self.warm.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// As [`launch_unordered`](Self::launch_unordered), by who has the lock of the stream.
+    ///
+    /// # Errors
+    /// As there, and as for [`Standing::enqueue`].
+    ///
+    /// # Safety
+    /// As there, and the stream is one of the kernel's device.
+    pub unsafe fn launch_standing(
+        &self,
+        standing: &mut Standing<'_>,
+        config: &LaunchConfig,
+        args: &[Argument],
+    ) -> RuntimeResult<()> {
+        let warm = self.warm.load(Ordering::Relaxed);
+        if !warm && let Some(session) = standing.capture() {
+            return Err(self.cold(session));
+        }
+        let device = self.device.id();
+        let launch = |driver: &dyn Driver, raw| {
+            // SAFETY: the caller's promise.
+            unsafe { driver.launch(device, self.function, config, raw, args) }
+        };
+        // SAFETY: as above.
+        unsafe { standing.enqueue(launch)? };
         if !warm {
             self.warm.store(true, Ordering::Relaxed);
         }

@@ -73,7 +73,7 @@ pub(crate) mod modelled {
     #[derive(Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
-    pub(crate) struct MutexGuard<'m, T>(Option<loom::sync::MutexGuard<'m, T>>);
+    pub(crate) struct MutexGuard<'m, T>(Option<loom::sync::MutexGuard<'m, T>>, &'m Mutex<T>);
 
     #[derive(Default)]
     pub(crate) struct Condvar(loom::sync::Condvar);
@@ -84,13 +84,22 @@ pub(crate) mod modelled {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().unwrap()))
+            MutexGuard(Some(self.0.lock().unwrap()), self)
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             let busy = BUSY.load(std::sync::atomic::Ordering::Relaxed);
             let inner = self.0.try_lock().ok().filter(|_| !busy)?;
-            Some(MutexGuard(Some(inner)))
+            Some(MutexGuard(Some(inner), self))
+        }
+    }
+
+    impl<T> MutexGuard<'_, T> {
+        pub(crate) fn unlocked<R>(&mut self, meanwhile: impl FnOnce() -> R) -> R {
+            self.0 = None;
+            let result = meanwhile();
+            self.0 = Some(self.1.0.lock().unwrap());
+            result
         }
     }
 

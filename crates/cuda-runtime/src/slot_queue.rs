@@ -47,8 +47,9 @@ impl Slot {
         result
     }
 
+    /// Queues something by `call` on a timeline whose lock is held.
     #[inline(always)]
-    fn enqueue_in<T>(
+    pub(crate) fn enqueue_in<T>(
         &self,
         timeline: &mut Timeline,
         session: Option<&Session>,

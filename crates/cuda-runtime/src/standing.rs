@@ -8,6 +8,7 @@ use crate::primitive::{Fault, LatchGuard, faulty};
 use crate::slot::{Slot, doom};
 use crate::timeline::{SlotState, Timeline};
 use crate::{RuntimeError, RuntimeResult};
+use cuda_driver::{CudaResult, Driver, RawStream};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::fmt;
@@ -47,7 +48,7 @@ pub struct Standing<'s> {
 }
 
 impl<'s> Standing<'s> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(slot: &'s Arc<Slot>) -> RuntimeResult<Self> {
         let mut state = slot.lock()?;
         let session = match state.captured.is_none() {
@@ -91,6 +92,12 @@ impl<'s> Standing<'s> {
         self.slot
     }
 
+    /// This thread's capture, when the stream is part of it.
+    #[inline]
+    pub(crate) fn capture(&self) -> Option<&Session> {
+        self.session.as_deref()
+    }
+
     /// The number of this thread's capture, when the stream is part of it.
     #[inline]
     #[must_use]
@@ -128,26 +135,27 @@ impl<'s> Standing<'s> {
     /// [`RuntimeError::CaptureIsolation`] across the border of a capture, [`RuntimeError::WrongDriver`].
     #[inline]
     pub fn needs(&mut self, completion: &Completion) -> RuntimeResult<bool> {
-        let captured = self.session.is_some();
-        let own = timeline(&mut self.state, captured);
-        // No other timeline is of that identity, whatever its driver.
-        if completion.point().stream == own.id {
-            own.counts.elided_same_stream += 1;
-            return Ok(false);
-        }
-        self.needs_from_afar(completion)
+        self.ahead().needs(completion)
     }
 
-    fn needs_from_afar(&mut self, completion: &Completion) -> RuntimeResult<bool> {
-        let Self {
-            slot,
-            state,
-            session,
-            ..
-        } = self;
-        let result = needs(slot, timeline(state, session.is_some()), completion);
-        doom(session.as_deref(), &result);
-        result
+    /// What later work comes after already.
+    #[inline]
+    pub fn ahead(&mut self) -> Ahead<'_> {
+        Ahead {
+            timeline: timeline(&mut self.state, self.session.is_some()),
+            slot: self.slot,
+            session: self.session.as_deref(),
+        }
+    }
+
+    /// As [`ahead`](Self::ahead), of work outside captures.
+    #[inline]
+    pub(crate) fn ahead_outside(&mut self) -> Ahead<'_> {
+        Ahead {
+            timeline: &mut self.state.eager,
+            slot: self.slot,
+            session: None,
+        }
     }
 
     /// Orders later work after all of `completions`, by as few waits as can be.
@@ -172,25 +180,34 @@ impl<'s> Standing<'s> {
     /// # Errors
     /// As for [`wait_for_all`](Self::wait_for_all).
     pub fn wait_for_needed<C: Borrow<Completion>>(mut self, needed: &[C]) -> RuntimeResult<()> {
+        self.come_after(needed)
+    }
+
+    /// As [`wait_for_needed`](Self::wait_for_needed), and the stream's lock is held afterwards, for who has more to do under it. Meanwhile it may
+    /// have been given up.
+    ///
+    /// # Errors
+    /// As for [`wait_for_all`](Self::wait_for_all).
+    pub fn come_after<C: Borrow<Completion>>(&mut self, needed: &[C]) -> RuntimeResult<()> {
         if self.session.is_none() && self.state.captured.is_some() {
             return Err(RuntimeError::CaptureWrongThread);
         }
         match needed {
             [] => Ok(()),
             // One stream's work nearly always comes before.
-            [one] => loop {
+            [one] => {
                 let one = one.borrow();
-                if self.issue(one)? {
-                    return Ok(());
+                while !self.issue(one)? {
+                    self.once_recorded(&[one])?;
                 }
-                self = self.once_recorded(&[one])?;
-            },
+                Ok(())
+            }
             several => self.wait_for_several(several.iter().map(Borrow::borrow)),
         }
     }
 
     fn wait_for_several<'c>(
-        mut self,
+        &mut self,
         open: impl Iterator<Item = &'c Completion>,
     ) -> RuntimeResult<()> {
         let (mut open, implied) = needed(open);
@@ -213,38 +230,66 @@ impl<'s> Standing<'s> {
             if open.is_empty() {
                 return Ok(());
             }
-            self = self.once_recorded(&open)?;
+            self.once_recorded(&open)?;
         }
     }
 
-    /// How the stream stands once each of `open` has an event, or is known to be complete.
-    fn once_recorded(mut self, open: &[&Completion]) -> RuntimeResult<Self> {
+    /// Looks again how the stream stands, once each of `open` has an event, or is known to be complete.
+    #[cold]
+    fn once_recorded(&mut self, open: &[&Completion]) -> RuntimeResult<()> {
         if faulty(Fault::EarlyClock) {
             let ahead = timeline(&mut self.state, self.session.is_some());
             open.iter()
                 .for_each(|completion| ahead.clock.advance(completion.point()));
         }
         // Under the lock of those streams alone: two that wait for each other can't hold both.
-        let Self { slot, state, .. } = self;
-        drop(state);
-        for completion in open {
-            completion.ensure_event()?;
-        }
-        Self::of(slot)
+        let mut all = open.iter();
+        self.state
+            .unlocked(|| all.try_for_each(|completion| completion.ensure_event()))?;
+        self.session = match self.state.captured.is_none() {
+            true => None,
+            false => self.state.active()?.1,
+        };
+        Ok(())
     }
 
     /// Waits for `completion`, unless that became needless; whether that is settled, or it has to have an event first.
+    #[inline]
     fn issue(&mut self, completion: &Completion) -> RuntimeResult<bool> {
-        let Self {
+        let Ahead {
             slot,
-            state,
+            timeline,
             session,
-            ..
-        } = self;
-        let session = session.as_deref();
-        let issued = slot.wait_in(timeline(state, session.is_some()), session, completion);
+        } = self.ahead();
+        let issued = slot.wait_in(timeline, session, completion);
         doom(session, &issued);
         issued
+    }
+
+    /// Queues something by a driver call, as [`Stream::enqueue`](crate::Stream::enqueue) does.
+    ///
+    /// # Errors
+    /// As there; [`RuntimeError::CaptureWrongThread`] for a standing outside captures while the stream captures.
+    ///
+    /// # Safety
+    /// As for [`Stream::enqueue`](crate::Stream::enqueue).
+    #[inline]
+    pub unsafe fn enqueue<T>(
+        &mut self,
+        call: impl FnOnce(&dyn Driver, RawStream) -> CudaResult<T>,
+    ) -> RuntimeResult<T> {
+        if self.session.is_none() && self.state.captured.is_some() {
+            return Err(RuntimeError::CaptureWrongThread);
+        }
+        self.slot.core.check()?;
+        let Ahead {
+            slot,
+            timeline,
+            session,
+        } = self.ahead();
+        let result = slot.enqueue_in(timeline, session, call);
+        doom(session, &result);
+        result
     }
 
     /// A completion of everything queued so far, in so many handles. Of a standing outside captures it is a completion of what was
@@ -279,25 +324,75 @@ impl<'s> Standing<'s> {
     }
 }
 
+/// What later work on a timeline comes after already, for who looks at something else of the same [`Standing`].
+pub struct Ahead<'s> {
+    timeline: &'s mut Timeline,
+    slot: &'s Slot,
+    session: Option<&'s Session>,
+}
+
+impl Ahead<'_> {
+    /// The same for a while.
+    #[inline]
+    pub fn reborrow(&mut self) -> Ahead<'_> {
+        Ahead {
+            timeline: self.timeline,
+            slot: self.slot,
+            session: self.session,
+        }
+    }
+
+    /// As [`Standing::needs`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn needs(&mut self, completion: &Completion) -> RuntimeResult<bool> {
+        let point = completion.point();
+        let timeline = &mut *self.timeline;
+        // No other timeline is of that identity, whatever its driver.
+        if point.stream == timeline.id {
+            timeline.counts.elided_same_stream += 1;
+            return Ok(false);
+        }
+        // A clock knows timelines of its own kind and driver only.
+        if timeline.clock.covers(point) {
+            timeline.counts.elided_waited += 1;
+            return Ok(false);
+        }
+        self.needs_more(completion)
+    }
+
+    #[inline(never)]
+    fn needs_more(&mut self, completion: &Completion) -> RuntimeResult<bool> {
+        let Self {
+            timeline,
+            slot,
+            session,
+        } = self;
+        let result = check(slot, timeline, completion);
+        doom(*session, &result);
+        result?;
+        let complete = completion.is_known_complete();
+        timeline.counts.elided_complete += u64::from(complete);
+        Ok(!complete)
+    }
+}
+
+impl fmt::Debug for Ahead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ahead")
+            .field("timeline", &self.timeline.id)
+            .finish_non_exhaustive()
+    }
+}
+
 #[inline]
 fn timeline(state: &mut SlotState, captured: bool) -> &mut Timeline {
     match &mut state.captured {
         Some(capture) if captured => &mut capture.timeline,
         _ => &mut state.eager,
     }
-}
-
-fn needs(slot: &Slot, timeline: &mut Timeline, completion: &Completion) -> RuntimeResult<bool> {
-    check(slot, timeline, completion)?;
-    let point = completion.point();
-    if timeline.clock.covers(point) {
-        timeline.counts.elided_waited += 1;
-    } else if completion.is_known_complete() {
-        timeline.counts.elided_complete += 1;
-    } else {
-        return Ok(true);
-    }
-    Ok(false)
 }
 
 /// Fails unless the completion's event means something on the timeline.
@@ -331,13 +426,13 @@ impl Slot {
         session: Option<&Session>,
         completion: &Completion,
     ) -> RuntimeResult<bool> {
-        check(self, timeline, completion)?;
         let point = completion.point();
         // What changed while the lock was not held; and what an earlier wait of the same call brought.
         if timeline.clock.covers(point) {
             timeline.counts.elided_waited += 1;
             return Ok(true);
         }
+        check(self, timeline, completion)?;
         let event = match completion.event() {
             Some(event) => event,
             None if completion.is_known_complete() => {

@@ -164,6 +164,15 @@ impl World {
     }
 }
 
+impl World {
+    /// As [`join`], without guards.
+    fn launch(&mut self, stream: usize) -> BufferResult<()> {
+        let args = (N as u32, self.out.write(), self.x.read(), self.y.read());
+        self.kernel
+            .launch_with(&self.streams[stream], self.config, args)
+    }
+}
+
 /// One output, two inputs: all accesses at once, the launch, one completion.
 fn join(
     kernel: &Kernel,
@@ -190,6 +199,19 @@ pub(crate) static CASES: &[Case] = &[
         run: |world| {
             world.turn = 1 - world.turn;
             world.join(world.turn)
+        },
+    },
+    Case {
+        name: "operation in one call, same stream",
+        per: 1,
+        run: |world| world.launch(0),
+    },
+    Case {
+        name: "operation in one call, alternating streams",
+        per: 1,
+        run: |world| {
+            world.turn = 1 - world.turn;
+            world.launch(world.turn)
         },
     },
     Case {

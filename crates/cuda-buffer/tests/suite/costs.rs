@@ -39,6 +39,9 @@ fn an_operation_on_the_same_stream_is_a_launch_and_a_record() {
     for _ in 0..10 {
         let calls = made(&rig, || kit.join(&s, &mut out, &x, &y).unwrap());
         assert_calls(calls, &[(Call::EventRecord, 1), (Call::LaunchKernel, 1)]);
+        let under_guards = || kit.join_under_guards(&s, &mut out, &x, &y).unwrap();
+        let calls = made(&rig, under_guards);
+        assert_calls(calls, &[(Call::EventRecord, 1), (Call::LaunchKernel, 1)]);
         let calls = made(&rig, || kit.step(&s, &mut x, 1).unwrap());
         assert_calls(calls, &[(Call::EventRecord, 1), (Call::LaunchKernel, 1)]);
     }

@@ -162,6 +162,20 @@ impl Kit {
         x: &(impl DeviceData<Element = u32> + ?Sized),
         y: &(impl DeviceData<Element = u32> + ?Sized),
     ) -> BufferResult<()> {
+        let (x, y) = (x.read(), y.read());
+        let n = x.len();
+        let args = (n as u32, out.write(), x, y);
+        self.join.launch_with(stream, elements(n), args)
+    }
+
+    /// The same in three steps.
+    pub(crate) fn join_under_guards(
+        &self,
+        stream: &Stream,
+        out: &mut (impl DeviceData<Element = u32> + ?Sized),
+        x: &(impl DeviceData<Element = u32> + ?Sized),
+        y: &(impl DeviceData<Element = u32> + ?Sized),
+    ) -> BufferResult<()> {
         let (mut out, x, y) = cuda_buffer::acquire_all(stream, (out.write(), x.read(), y.read()))?;
         let n = out.len();
         self.join

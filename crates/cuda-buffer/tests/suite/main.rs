@@ -16,6 +16,7 @@ mod kit;
 mod mutations;
 mod no_threads;
 mod operands;
+mod operations;
 mod overlap;
 mod partition;
 mod peer_faults;

@@ -85,6 +85,8 @@ impl Fixture {
             x.fill(s, a)?; // at home there from some time on
         }
         kit.map(t, y, x, 1)?;
+        kit.join(s, y, x, x)?;
+        kit.join(t, x, y, y)?; // from the other stream
         let mut z = CudaBuffer::new_on(s, N)?;
         z.copy_from(&*y, s)?;
         pinned.host_write()?.fill(5);

@@ -1,7 +1,7 @@
 //! Carve's side.
 
 use crate::{N, Outcome, Side};
-use cuda_buffer::{AccessCompletion, CudaBuffer, DeviceData, Launch, acquire_all};
+use cuda_buffer::{CudaBuffer, DeviceData, Launch};
 use cuda_contract::kernels::MODULE;
 use cuda_driver::{LaunchConfig, hardware};
 use cuda_runtime::{Kernel, Runtime, Stream};
@@ -51,11 +51,9 @@ impl Side for Carve {
     }
 
     fn operate(&mut self, stream: usize) -> Outcome {
-        let stream = &self.streams[stream];
-        let (mut out, x, y) =
-            acquire_all(stream, (self.out.write(), self.x.read(), self.y.read()))?;
+        let args = (N as u32, self.out.write(), self.x.read(), self.y.read());
         self.kernel
-            .launch(stream, self.config, (N as u32, &mut out, &x, &y))?;
-        Ok(AccessCompletion::new(stream).release((out, x, y))?)
+            .launch_with(&self.streams[stream], self.config, args)?;
+        Ok(())
     }
 }

@@ -68,6 +68,7 @@ impl World {
                 }))
             }
             Work::Join { dst, x, y } => {
+                let under_guards = x % 2 == 0;
                 let (dst, x) = self.pair(dst, x, d);
                 let (_, y) = self.pair_with(dst, y, d);
                 let (out, x, y) = if x == y {
@@ -78,9 +79,12 @@ impl World {
                     let [out, x, y] = three.expect("different");
                     (out, &*x, &*y)
                 };
-                self.places[d]
-                    .kit
-                    .join(stream, &mut out.data, &x.data, &y.data)?;
+                let kit = &self.places[d].kit;
+                let (to, from) = (&mut out.data, (&x.data, &y.data));
+                match under_guards {
+                    true => kit.join_under_guards(stream, to, from.0, from.1)?,
+                    false => kit.join(stream, to, from.0, from.1)?,
+                }
                 let (out, x, y) = (out.model.clone(), x.model.clone(), y.model.clone());
                 Ok(Box::new(move || {
                     let joined = x
