@@ -286,12 +286,13 @@ impl Ahead<'_> {
             kept,
             ..
         } = self;
+        // Before what is kept goes: that may be the last handle of a completion.
+        drop(standing);
         match found.needed.spilled() || !kept.is_empty() {
             true => drop((found, kept)),
             // Nearly always there is nothing to give up, and looking for it takes a while.
             false => mem::forget((found, kept)),
         }
-        drop(standing);
     }
 
     #[inline]

@@ -397,7 +397,8 @@ impl Launch for Kernel {
     ) -> BufferResult<()> {
         let _site = CallSite::enter();
         args.show(|arguments, memory| {
-            check(self, stream, &config, arguments, memory)?;
+            let on = (stream, stream.timeline());
+            check(self, on, &config, arguments, memory)?;
             // SAFETY: the arguments fit the declaration, whose footprint lies within memory that live guards hold on
             // this stream, with writes only where a guard allows them. The guards outlive this call, and publish a
             // completion of the stream after it.
@@ -415,8 +416,10 @@ impl Launch for Kernel {
         args: impl DataArgs<'a>,
     ) -> BufferResult<()> {
         let since = CallSite::current().unwrap_or_else(Location::caller);
-        args.show(stream.timeline(), |arguments, memory, wanted| {
-            operation::launch(self, stream, &config, (arguments, memory), wanted, since)
+        // Asked for once: another thread may begin a capture of the stream, or end one.
+        let on = (stream, stream.timeline());
+        args.show(on.1, |arguments, memory, wanted| {
+            operation::launch(self, on, &config, (arguments, memory), wanted, since)
         })
     }
 
@@ -429,7 +432,8 @@ impl Launch for Kernel {
     ) -> BufferResult<CapturedLaunch> {
         let _site = CallSite::enter();
         args.show(|arguments, memory| {
-            check(self, stream, &config, arguments, memory)?;
+            let on = (stream, stream.timeline());
+            check(self, on, &config, arguments, memory)?;
             // SAFETY: as for `launch`.
             let node = unsafe { self.launch_node_unordered(stream, &config, arguments)? };
             Ok(captured_launch::note(self, node, arguments, memory))
@@ -440,7 +444,7 @@ impl Launch for Kernel {
 /// Checks that the launch is legal, and that the accesses cover what the kernel does.
 pub(crate) fn check(
     kernel: &Kernel,
-    stream: &Stream,
+    (stream, timeline): (&Stream, StreamId),
     config: &LaunchConfig,
     arguments: &[Argument],
     memory: &[Option<OperandMemory>],
@@ -450,7 +454,7 @@ pub(crate) fn check(
         .check_device(kernel.device())
         .map_err(BufferError::of_operand(OperandName::Kernel))?;
     let declaration = kernel.declaration();
-    let (params, timeline) = (declaration.params(), stream.timeline());
+    let params = declaration.params();
     let fits = |param: &Param, argument: &Argument, memory: &Option<OperandMemory>| match memory {
         Some(memory) if memory.timeline != timeline => false,
         Some(memory) => param.takes_pointer(argument, memory.element_bytes),

@@ -113,14 +113,14 @@ tuples!(A B C D E F G H I J K L M N);
 /// Checks the launch, acquires what is wanted, launches, and ends the accesses.
 pub(crate) fn launch(
     kernel: &Kernel,
-    stream: &Stream,
+    (stream, timeline): (&Stream, StreamId),
     config: &LaunchConfig,
     (arguments, memory): (&[Argument], &[Option<OperandMemory>]),
     wanted: &mut Wanted<'_>,
     since: &'static Location<'static>,
 ) -> BufferResult<()> {
     let _site = CallSite::at(since);
-    launch::check(kernel, stream, config, arguments, memory)?;
+    launch::check(kernel, (stream, timeline), config, arguments, memory)?;
     let wanted = wanted.list();
     // SAFETY: the arguments fit the declaration, whose footprint lies within memory of the values that are accessed on this stream, with
     // writes only where it is written. The accesses end with a completion of the stream after the launch. The kernel is of the stream's

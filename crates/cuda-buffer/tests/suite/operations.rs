@@ -1,5 +1,6 @@
 //! Launches with data: accesses, launch and completion in one call.
 
+use crate::fault_kit::in_time;
 use crate::kit::{Kit, N, Rig, elements, join_of, step_of};
 use cuda_buffer::{
     AccessKind, BufferError, BufferResult, CaptureStep, CudaBuffer, DeviceArena, DeviceData,
@@ -228,4 +229,56 @@ fn two_threads_share_what_they_read() {
     }
     drop((outs, x, kit, streams));
     rig.finish();
+}
+
+/// Threads that share streams and values, some at home here and some there: each launch is made or excluded, and every access is given back.
+#[test]
+fn threads_that_share_streams_and_values_take_turns() {
+    for seed in 0..6 {
+        let body = move || {
+            let rig = Rig::seeded(seed, 3);
+            let kit = Kit::new(rig.runtime.default_device());
+            let streams: [Stream; 3] = rig.streams();
+            let values = streams
+                .each_ref()
+                .map(|stream| SharedCudaBuffer::from(full(stream, 1)));
+            thread::scope(|scope| {
+                for id in 0..3 {
+                    let (kit, streams, values) = (&kit, &streams, &values);
+                    scope.spawn(move || {
+                        for turn in 0..150 {
+                            let stream = &streams[(id + turn / 10) % 3];
+                            let [a, b, c] = [0, 1, 2].map(|i| &values[(id + turn + i) % 3]);
+                            let launch = || {
+                                let args = (N as u32, a.write(), c.read(), b.read());
+                                kit.join.launch_with(stream, elements(N), args)
+                            };
+                            let done = match turn % 7 {
+                                6 => c.read().synchronized_with(stream).map(drop),
+                                5 => b.write().copy_from(c.read(), stream),
+                                _ => launch(),
+                            };
+                            assert!(
+                                matches!(done, Ok(()) | Err(BufferError::Access(_))),
+                                "{done:?}"
+                            );
+                        }
+                    });
+                }
+            });
+            for value in &values {
+                for stream in &streams {
+                    value
+                        .write()
+                        .synchronized_with(stream)
+                        .unwrap()
+                        .release()
+                        .unwrap();
+                }
+            }
+            drop((values, kit, streams));
+            rig.finish();
+        };
+        in_time("threads that take turns", body);
+    }
 }
