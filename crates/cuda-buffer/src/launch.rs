@@ -362,9 +362,9 @@ pub trait Launch {
     /// ```
     ///
     /// # Errors
-    /// As for [`launch`](Self::launch), but [`BufferError::WrongStream`], and for [`acquire_all`](crate::acquire_all). When a wait or the
-    /// launch fails no access is held; when only the record of the completion does, the launch is queued, and the stream was synchronised,
-    /// or the device is poisoned.
+    /// As for [`launch`](Self::launch), but [`BufferError::WrongStream`], and then as for [`acquire_all`](crate::acquire_all), whose positions
+    /// are those among the requests. When a wait or the launch fails no access is held; when only the record of the completion does, the
+    /// launch is queued, and the stream was synchronised, or the device is poisoned.
     fn launch_with<'a>(
         &self,
         stream: &Stream,
