@@ -227,6 +227,12 @@ impl SimDriver {
         })
     }
 
+    /// An executable graph is gone: whoever is in a call with its handle is not in one with the next of that handle.
+    pub(crate) fn forget_uses(&self, exec: RawGraphExec) {
+        let mut in_use = self.core().in_use.lock();
+        in_use.retain(|(known, _)| *known != exec.raw());
+    }
+
     fn begin(&self, caller: Caller, device: Option<DeviceId>) -> Result<Locked<'_>, ErrorCode> {
         self.core().counters.record(caller.call);
         let mut sim = self.state();

@@ -121,9 +121,11 @@ impl Graphs for SimDriver {
     unsafe fn graph_exec_destroy(&self, device: DeviceId, exec: RawGraphExec) -> CudaResult<()> {
         self.call_with_exec(Call::GraphExecDestroy, device, exec, |sim, caller| {
             sim.find_exec(exec, caller)?;
-            if let Some(exec) = sim.execs.remove(exec.raw(), caller.site) {
-                sim.disown_graph(&exec.data);
-                sim.discarded.add(exec);
+            if let Some(gone) = sim.execs.remove(exec.raw(), caller.site) {
+                sim.disown_graph(&gone.data);
+                sim.discarded.add(gone);
+                // The next one may get the handle before this call has returned.
+                self.forget_uses(exec);
             }
             Ok(())
         })
