@@ -323,7 +323,9 @@ fn with_graph<T>(
     let raw = session.streams.borrow()[0].slot().raw;
     // After an error `close` asks the driver whether the capture is over.
     let graph = core.call_in_cleanup(|driver| driver.capture_end(core.id, raw))?;
-    session.streams.borrow()[0].slot().leave_capture();
+    session.streams.borrow()[0]
+        .slot()
+        .leave_capture(session.number());
     let thrown_away = OnUnwind::new(|| throw_away(core, graph));
     let used = using(core, graph);
     thrown_away.disarm();
@@ -412,7 +414,7 @@ fn close(session: &Session, ended: bool) {
     let left = Leaving(session);
     if let Some(origin) = origin
         && !ended
-        && origin.slot().is_capturing()
+        && origin.slot().is_captured_in(session.number())
     {
         discard(session, &origin);
     }
@@ -429,7 +431,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let Self(session) = self;
         for stream in &session.streams.take() {
-            stream.slot().leave_capture();
+            stream.slot().leave_capture(session.number());
         }
         OPEN.set(false);
         drop(session.global.take());

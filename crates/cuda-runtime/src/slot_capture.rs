@@ -19,6 +19,11 @@ impl Slot {
         self.lock().is_ok_and(|state| state.captured.is_some())
     }
 
+    /// Whether the stream is part of the capture of this number.
+    pub(crate) fn is_captured_in(&self, session: u64) -> bool {
+        self.lock().is_ok_and(|state| state.is_captured_in(session))
+    }
+
     /// The session, when this thread's open capture includes the stream.
     pub(crate) fn session(&self) -> RuntimeResult<Option<Rc<Session>>> {
         // Another thread may begin to capture it at any moment, as it may after the lock was given up.
@@ -114,7 +119,11 @@ impl Slot {
         }
     }
 
-    pub(crate) fn leave_capture(&self) {
-        self.leave_capture_in(&mut self.state.lock());
+    /// Leaves the capture of this number, unless that was done before: by then another thread may capture the stream.
+    pub(crate) fn leave_capture(&self, session: u64) {
+        let mut state = self.state.lock();
+        if state.is_captured_in(session) {
+            self.leave_capture_in(&mut state);
+        }
     }
 }

@@ -111,6 +111,12 @@ impl Timeline {
 }
 
 impl SlotState {
+    /// Whether the stream is part of the capture of this number.
+    pub(crate) fn is_captured_in(&self, session: u64) -> bool {
+        let captured = self.captured.as_ref();
+        captured.is_some_and(|captured| captured.timeline.scope == Scope::Capture(session))
+    }
+
     /// The timeline that operations of this thread go to, and the session that it belongs to.
     #[inline]
     pub(crate) fn active(&mut self) -> RuntimeResult<(&mut Timeline, Option<Rc<Session>>)> {

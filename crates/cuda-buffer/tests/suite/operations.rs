@@ -282,3 +282,47 @@ fn threads_that_share_streams_and_values_take_turns() {
         in_time("threads that take turns", body);
     }
 }
+
+/// Captures of the same streams begin and end on three threads, between launches and copies: each is made or refused, every access is given
+/// back, and no capture ends another thread's, which would leave the stream captured where everybody takes it for free.
+#[test]
+fn captures_of_other_threads_end_by_themselves() {
+    for seed in 0..4 {
+        in_time(&format!("captures in turns, seed {seed}"), move || {
+            let rig = Rig::seeded(seed, 3);
+            let kit = Kit::new(rig.runtime.default_device());
+            let streams: [Stream; 3] = rig.streams();
+            let values = streams
+                .each_ref()
+                .map(|stream| SharedCudaBuffer::from(full(stream, 1)));
+            thread::scope(|scope| {
+                for id in 0..3 {
+                    let (kit, streams, values) = (&kit, &streams, &values);
+                    scope.spawn(move || {
+                        for turn in 0..150 {
+                            let stream = &streams[(id + turn / 10) % 3];
+                            let [a, b, c] = [0, 1, 2].map(|i| &values[(id + turn + i) % 3]);
+                            let launch = || {
+                                let args = (N as u32, a.write(), c.read(), b.read());
+                                kit.join.launch_with(stream, elements(N), args)
+                            };
+                            let _refused = match turn % 7 {
+                                6 => stream.capture(|_| launch()).map(drop),
+                                5 => b.write().copy_from(c.read(), stream),
+                                _ => launch(),
+                            };
+                        }
+                    });
+                }
+            });
+            for value in &values {
+                for stream in &streams {
+                    let access = value.write().synchronized_with(stream).unwrap();
+                    access.release().unwrap();
+                }
+            }
+            drop((values, kit, streams));
+            rig.finish();
+        });
+    }
+}
