@@ -133,19 +133,17 @@ pub(crate) fn launch(
 }
 
 /// How far an operation is, for when it unwinds.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Stage {
     /// Nothing is queued.
     Ordered,
-    /// Something may be queued.
-    Queued,
-    /// The accesses end.
-    Ends,
+    /// Something may be queued, and so many accesses have ended.
+    Queued(usize),
 }
 
 /// Runs one operation under several accesses, with one completion for all. `wanted` is in order of the domains' identity.
 ///
-/// The stream's lock is held from the first access to the last one's end: the operation costs no other.
+/// The stream's lock is held from the first access to the last one's end, but while a wait needs another stream's.
 #[inline(always)]
 pub(crate) fn operate(
     wanted: &[(&Domain, AccessKind)],
@@ -159,21 +157,19 @@ pub(crate) fn operate(
     let call_off = |acquired: Acquired<'_>| match stage.get() {
         Stage::Ordered => acquired.call_off(wanted.iter().copied()),
         // What the end of the accesses meets is told by the next checked call.
-        Stage::Queued => {
-            if let Err(error) = acquired.end(wanted, Ok(()), || ()) {
+        Stage::Queued(ended) => {
+            if let Err(error) = acquired.end(&wanted[ended..], Ok(()), || ()) {
                 stream.device().park(error);
             }
         }
-        Stage::Ends => {}
     };
     let all = wanted.iter().copied();
     let ended = ordered(all, stream, since, call_off, |standing, acquired| {
-        stage.set(Stage::Queued);
+        stage.set(Stage::Queued(0));
         let queued = queue(standing);
         match queued.and_then(|()| record(standing, wanted.len(), acquired, stream)) {
             Ok(Some(done)) => {
-                stage.set(Stage::Ends);
-                end_all(standing, wanted, acquired, done, &mut spent);
+                end_all(standing, wanted, acquired, done, &stage, &mut spent);
                 Ok(())
             }
             Ok(None) => Err((acquired, Ok(()))),
@@ -208,9 +204,12 @@ fn end_all(
     wanted: &[(&Domain, AccessKind)],
     acquired: Acquired<'_>,
     mut done: Handles,
+    stage: &Cell<Stage>,
     spent: &mut Spent,
 ) {
-    for &(domain, kind) in wanted {
+    for (at, &(domain, kind)) in wanted.iter().enumerate() {
+        // What this one replaces may unwind when it goes, and by then this one has ended.
+        stage.set(Stage::Queued(at + 1));
         let holder = acquired.holder();
         let token = Token { kind, holder };
         domain.end_on(standing, token, Some(done.take()), spent);

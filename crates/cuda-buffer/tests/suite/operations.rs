@@ -231,98 +231,74 @@ fn two_threads_share_what_they_read() {
     rig.finish();
 }
 
-/// Threads that share streams and values, some at home here and some there: each launch is made or excluded, and every access is given back.
+/// What a thread does with a stream, a value and a launch.
+type Turn = fn(&Stream, &SharedCudaBuffer<u32>, &dyn Fn() -> BufferResult<()>) -> BufferResult<()>;
+
+/// Three threads share streams and values, some at home here and some there. Every access is given back, whatever `other` does in between.
+fn take_turns(seed: u64, other: Turn, may_be: fn(&BufferError) -> bool) {
+    in_time(&format!("threads take turns, seed {seed}"), move || {
+        let rig = Rig::seeded(seed, 3);
+        let kit = Kit::new(rig.runtime.default_device());
+        let streams: [Stream; 3] = rig.streams();
+        let values = streams
+            .each_ref()
+            .map(|stream| SharedCudaBuffer::from(full(stream, 1)));
+        let turns = &|id: usize| {
+            for turn in 0..150 {
+                let stream = &streams[(id + turn / 10) % 3];
+                let [a, b, c] = [0, 1, 2].map(|i| &values[(id + turn + i) % 3]);
+                let launch = || {
+                    let args = (N as u32, a.write(), c.read(), b.read());
+                    kit.join.launch_with(stream, elements(N), args)
+                };
+                let done = match turn % 7 {
+                    6 => other(stream, c, &launch),
+                    5 => b.write().copy_from(c.read(), stream),
+                    _ => launch(),
+                };
+                assert!(done.as_ref().err().is_none_or(may_be), "{done:?}");
+            }
+        };
+        thread::scope(|scope| {
+            for id in 0..3 {
+                scope.spawn(move || turns(id));
+            }
+        });
+        for value in &values {
+            for stream in &streams {
+                let access = value.write().synchronized_with(stream).unwrap();
+                access.release().unwrap();
+            }
+        }
+        drop((values, kit, streams));
+        rig.finish();
+    });
+}
+
+/// Each launch is made or excluded.
 #[test]
 fn threads_that_share_streams_and_values_take_turns() {
     for seed in 0..6 {
-        let body = move || {
-            let rig = Rig::seeded(seed, 3);
-            let kit = Kit::new(rig.runtime.default_device());
-            let streams: [Stream; 3] = rig.streams();
-            let values = streams
-                .each_ref()
-                .map(|stream| SharedCudaBuffer::from(full(stream, 1)));
-            thread::scope(|scope| {
-                for id in 0..3 {
-                    let (kit, streams, values) = (&kit, &streams, &values);
-                    scope.spawn(move || {
-                        for turn in 0..150 {
-                            let stream = &streams[(id + turn / 10) % 3];
-                            let [a, b, c] = [0, 1, 2].map(|i| &values[(id + turn + i) % 3]);
-                            let launch = || {
-                                let args = (N as u32, a.write(), c.read(), b.read());
-                                kit.join.launch_with(stream, elements(N), args)
-                            };
-                            let done = match turn % 7 {
-                                6 => c.read().synchronized_with(stream).map(drop),
-                                5 => b.write().copy_from(c.read(), stream),
-                                _ => launch(),
-                            };
-                            assert!(
-                                matches!(done, Ok(()) | Err(BufferError::Access(_))),
-                                "{done:?}"
-                            );
-                        }
-                    });
-                }
-            });
-            for value in &values {
-                for stream in &streams {
-                    value
-                        .write()
-                        .synchronized_with(stream)
-                        .unwrap()
-                        .release()
-                        .unwrap();
-                }
-            }
-            drop((values, kit, streams));
-            rig.finish();
+        let read = |stream: &Stream, value: &SharedCudaBuffer<u32>, _: &dyn Fn() -> _| {
+            value.read().synchronized_with(stream).map(drop)
         };
-        in_time("threads that take turns", body);
+        take_turns(seed, read, |error| matches!(error, BufferError::Access(_)));
     }
 }
 
-/// Captures of the same streams begin and end on three threads, between launches and copies: each is made or refused, every access is given
-/// back, and no capture ends another thread's, which would leave the stream captured where everybody takes it for free.
+/// No capture ends another thread's, which would leave the stream captured where everybody takes it for free: then a record poisons the
+/// device.
 #[test]
 fn captures_of_other_threads_end_by_themselves() {
     for seed in 0..4 {
-        in_time(&format!("captures in turns, seed {seed}"), move || {
-            let rig = Rig::seeded(seed, 3);
-            let kit = Kit::new(rig.runtime.default_device());
-            let streams: [Stream; 3] = rig.streams();
-            let values = streams
-                .each_ref()
-                .map(|stream| SharedCudaBuffer::from(full(stream, 1)));
-            thread::scope(|scope| {
-                for id in 0..3 {
-                    let (kit, streams, values) = (&kit, &streams, &values);
-                    scope.spawn(move || {
-                        for turn in 0..150 {
-                            let stream = &streams[(id + turn / 10) % 3];
-                            let [a, b, c] = [0, 1, 2].map(|i| &values[(id + turn + i) % 3]);
-                            let launch = || {
-                                let args = (N as u32, a.write(), c.read(), b.read());
-                                kit.join.launch_with(stream, elements(N), args)
-                            };
-                            let _refused = match turn % 7 {
-                                6 => stream.capture(|_| launch()).map(drop),
-                                5 => b.write().copy_from(c.read(), stream),
-                                _ => launch(),
-                            };
-                        }
-                    });
-                }
-            });
-            for value in &values {
-                for stream in &streams {
-                    let access = value.write().synchronized_with(stream).unwrap();
-                    access.release().unwrap();
-                }
-            }
-            drop((values, kit, streams));
-            rig.finish();
+        let capture = |stream: &Stream, _: &_, launch: &dyn Fn() -> BufferResult<()>| {
+            stream.capture(|_| launch()).map(drop)
+        };
+        take_turns(seed, capture, |error| {
+            !matches!(
+                error,
+                BufferError::Runtime(RuntimeError::Poisoned { .. } | RuntimeError::Driver(_))
+            )
         });
     }
 }
